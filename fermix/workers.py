@@ -1,0 +1,31 @@
+"""The one bounded thread pool for blocking calls: files, hashing, name look-ups, large JSON.
+
+The function is plain, short and pure; a thread cannot be cancelled, only no longer waited for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+MAX_THREADS = 4  # blocking calls are short; more threads only cost memory in an idle daemon
+
+
+class Workers:
+    """Made by the composition root; threads start when first needed."""
+
+    def __init__(self, max_threads: int = MAX_THREADS) -> None:
+        self._pool = ThreadPoolExecutor(max_threads, thread_name_prefix="worker")
+
+    async def run(self, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._pool, lambda: fn(*args, **kwargs))
+
+    def close(self) -> None:
+        """Let running calls end by themselves; start no waiting one."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
