@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -224,7 +224,7 @@ class Events:
             queue.put(recorded)
 
     @contextmanager
-    def subscribe(self, limit: int) -> Iterator[EventQueue]:
+    def subscribe(self, limit: int) -> Generator[EventQueue]:
         queue = EventQueue(limit)
         self._queues.append(queue)
         try:

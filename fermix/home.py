@@ -10,7 +10,7 @@ import fcntl
 import os
 import secrets
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -139,7 +139,9 @@ class Home:
                 folder.mkdir(mode=PRIVATE_DIR, parents=folder == self.root, exist_ok=True)
             state = self.root.stat()
             if state.st_uid != os.geteuid():
-                raise NeedsOperator(f"{self.root} belongs to another user", advice="set FERMIX_HOME to your own")
+                raise NeedsOperator(
+                    f"{self.root} belongs to another user", advice="set FERMIX_HOME to your own"
+                )
             if stat.S_IMODE(state.st_mode) != PRIVATE_DIR:
                 self.root.chmod(PRIVATE_DIR)
         except OSError as error:
@@ -154,7 +156,7 @@ def check_socket_path(path: Path) -> None:
     length = len(os.fsencode(path))
     if length > SOCKET_PATH_BYTES:
         raise ConfigError(
-            f"socket path {path} has {length} bytes, the system allows {SOCKET_PATH_BYTES}; use a shorter FERMIX_HOME",
+            f"socket path {path} has {length} bytes, at most {SOCKET_PATH_BYTES} are possible; use a shorter one",
             path="environment",
             key="FERMIX_HOME",
         )
@@ -187,7 +189,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 @contextmanager
-def hold_lock(home: Home) -> Iterator[None]:
+def hold_lock(home: Home) -> Generator[None]:
     """Hold the home for one daemon and leave our pid in the lock file.
 
     Raises: NeedsOperator with the pid of the daemon that holds it.

@@ -1,4 +1,4 @@
-"""Keep long-lived parts running. A `Service` runs until it is cancelled; a `Supervisor` starts it again when it fails.
+"""Keep long-lived parts running: a `Service` runs until cancelled, a `Supervisor` restarts what fails.
 
 One for one is the supervisor; all together is one `run` with its own TaskGroup; in order is nesting.
 The outside world (`OUTSIDE`) never takes the daemon down; our own parts (`OURS`) do, after five failures
@@ -51,7 +51,7 @@ class Restart:
 
     def delay_s(self, failures: int) -> float:
         full = min(self.first_delay_s * 2.0 ** min(failures - 1, 16), self.longest_delay_s)
-        return full * random.uniform(0.75, 1.0)  # jitter, so that parts which fell together do not rise together
+        return full * random.uniform(0.75, 1.0)  # jitter: what fell together must not rise together
 
 
 OURS = Restart(max_failures=5)

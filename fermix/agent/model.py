@@ -103,9 +103,7 @@ class Usage:
     def __add__(self, other: Usage) -> Usage:
         both = (self.cached_tokens, other.cached_tokens)
         cached = None if both == (None, None) else (both[0] or 0) + (both[1] or 0)
-        return Usage(
-            self.input_tokens + other.input_tokens, self.output_tokens + other.output_tokens, cached
-        )
+        return Usage(self.input_tokens + other.input_tokens, self.output_tokens + other.output_tokens, cached)
 
 
 FinishReason = Literal["stop", "tool_calls", "length", "refusal"]

@@ -1,0 +1,337 @@
+"""The words on the daemon's Unix socket: JSON-RPC 2.0, one message a line, at most 4 MiB.
+
+A client opens with `hello`; requests follow in any order; once it has called `events.subscribe` the daemon sends
+notifications, whose method is the event's name. Attachments travel as file descriptors (SCM_RIGHTS) with the
+line of their `message.send`, in the order of its `attachments`. The daemon names the channel: a client cannot.
+
+    -> {"jsonrpc":"2.0","id":1,"method":"hello","params":{"protocol":1,"client":"ask"}}
+    <- {"jsonrpc":"2.0","id":1,"result":{"protocol":1,"version":"0.1.0","pid":4711, ...}}
+    <- {"jsonrpc":"2.0","method":"turn.delta","params":{"session":"cli","message_id":"m1","kind":"text","text":"Hi"}}
+
+Params are checked by the daemon; results and events are written by the daemon only.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import (
+    Literal,
+    NotRequired,  # pydantic reads these only from here before Python 3.12
+)
+
+from typing_extensions import TypedDict
+
+PROTOCOL = 1
+MAX_LINE_BYTES = 4 * 1024 * 1024
+DEFAULT_SESSION = "cli"
+
+
+class Code(IntEnum):
+    """Error codes of an answer. The first five are JSON-RPC's own."""
+
+    PARSE_ERROR = -32700
+    INVALID_REQUEST = -32600
+    METHOD_NOT_FOUND = -32601
+    INVALID_PARAMS = -32602
+    INTERNAL = -32603
+    PROTOCOL_MISMATCH = -32001
+    HELLO_REQUIRED = -32002
+    REFUSED = -32003
+    STOPPING = -32004
+
+
+class Hello(TypedDict):
+    """`hello`, always first. `client` is a name for the log, at most 64 characters."""
+
+    protocol: int
+    client: str
+
+
+class Welcome(TypedDict):
+    """`model` is the route that would answer now ("openai/gpt-5.5"), None when none is usable."""
+
+    protocol: int
+    version: str
+    pid: int
+    home: str
+    model: str | None
+    started_at: str
+
+
+class AttachmentName(TypedDict):
+    """One passed descriptor: a regular file, opened for reading by the client."""
+
+    name: str
+    mime: str
+
+
+class SendMessage(TypedDict):
+    """`message.send`: hand a message to the gateway. `id` is made by the client and unique (a UUID);
+    `session` is 1 to 128 of letters, digits, "_" and "-". Answered with {} when the daemon has it.
+    """
+
+    id: str
+    session: str
+    text: str
+    cwd: NotRequired[str | None]
+    attachments: NotRequired[list[AttachmentName]]
+
+
+class StopTurn(TypedDict):
+    """`turn.stop`: end the running turn of a session, or the turn of one message wherever it stands."""
+
+    session: str
+    message_id: NotRequired[str | None]
+
+
+class Stopped(TypedDict):
+    """`stopped` turns were running, `dropped` messages were waiting."""
+
+    stopped: int
+    dropped: int
+
+
+class Subscribe(TypedDict):
+    """`events.subscribe`: `sessions` None means every local session. `services` adds service and download news."""
+
+    sessions: list[str] | None
+    services: bool
+
+
+class ConversationInfo(TypedDict):
+    """One row of `conversation.list`, newest first. `title` is the first user text, cut to 80 characters."""
+
+    session: str
+    title: str
+    last_at: str
+    messages: int
+
+
+class ConversationList(TypedDict):
+    conversations: list[ConversationInfo]
+
+
+class GetHistory(TypedDict):
+    """`conversation.history`: the last `limit` entries (at most 500), oldest first."""
+
+    session: str
+    limit: int
+
+
+class HistoryEntry(TypedDict):
+    """`role` "note" is a marker such as a stopped turn. `at` is ISO 8601 in UTC."""
+
+    role: Literal["user", "assistant", "tool", "note"]
+    text: str
+    at: str
+    model: NotRequired[str | None]
+    tool: NotRequired[str]
+    arguments: NotRequired[str]
+    ok: NotRequired[bool]
+
+
+class History(TypedDict):
+    entries: list[HistoryEntry]
+
+
+class ServiceRow(TypedDict):
+    service: str
+    state: Literal["up", "down", "parked"]
+    reason: str
+
+
+class ProviderRow(TypedDict):
+    """`key_from` says where the key was found: "config", "auth.json", "keyring", an environment variable's name,
+    "none needed" or "missing".
+    """
+
+    provider: str
+    model: str
+    primary: bool
+    key_from: str
+    usable: bool
+    problem: str
+
+
+class LocalModel(TypedDict):
+    """The embedded default. `state`: "absent" (not fetched), "fetching", "ready", "loaded", "failed"."""
+
+    state: Literal["absent", "fetching", "ready", "loaded", "failed"]
+    name: str
+    total_bytes: int
+    done_bytes: int
+    detail: str
+
+
+class Status(TypedDict):
+    """`status`. `overall` as in GET /health/ready: "ready", "degraded" or "setup_required"."""
+
+    overall: Literal["ready", "degraded", "setup_required"]
+    version: str
+    pid: int
+    uptime_s: float
+    home: str
+    http: str
+    model: str | None
+    providers: list[ProviderRow]
+    local_model: LocalModel
+    services: list[ServiceRow]
+    environment: list[str]
+    turns_running: int
+    turns_waiting: int
+    failures: list[str]
+
+
+class Nothing(TypedDict):
+    """No params, or no result."""
+
+
+# Events, by their method names.
+
+
+class MessageAccepted(TypedDict):
+    """`message.accepted`: a message entered a session, from this client or another."""
+
+    session: str
+    id: str
+    text: str
+    at: str
+
+
+class Waiting(TypedDict):
+    id: str
+    text: str
+
+
+class QueueState(TypedDict):
+    """`queue.changed`: what runs and what waits behind it, in order."""
+
+    session: str
+    running: str | None
+    waiting: list[Waiting]
+
+
+class TurnBegun(TypedDict):
+    """`turn.started`."""
+
+    session: str
+    turn_id: str
+    message_id: str
+
+
+class TurnDelta(TypedDict):
+    """`turn.delta`: more text of the running turn; may be dropped for a slow client, the reply is whole.
+    For kind "tool", `text` is the name of the tool whose call is being written.
+    """
+
+    session: str
+    message_id: str
+    kind: Literal["text", "reasoning", "tool"]
+    text: str
+
+
+class ToolBegun(TypedDict):
+    """`tool.started`; `arguments` is a preview of their JSON."""
+
+    session: str
+    turn_id: str
+    call_id: str
+    name: str
+    arguments: str
+
+
+class ToolEnded(TypedDict):
+    """`tool.finished`; `result` is a preview."""
+
+    session: str
+    turn_id: str
+    call_id: str
+    name: str
+    ok: bool
+    duration_s: float
+    result: str
+
+
+class ReplySent(TypedDict):
+    """`reply`: a whole text for this message. `final` is False for what is sent while the turn goes on.
+    `model` is None when Fermix itself speaks (a command's answer, an error).
+    """
+
+    session: str
+    message_id: str
+    text: str
+    model: str | None
+    final: bool
+
+
+class TurnOver(TypedDict):
+    """`turn.ended`: always the last event of a message that was accepted, also when no turn ran for it
+    ("handled": a command or an empty message). `error` is one sentence for a person, "" unless failed.
+    """
+
+    session: str
+    message_id: str
+    outcome: Literal["completed", "cancelled", "failed", "handled"]
+    error: str
+    duration_s: float
+    input_tokens: int
+    output_tokens: int
+
+
+class ServiceNews(TypedDict):
+    """`service`."""
+
+    service: str
+    state: Literal["up", "down", "parked"]
+    reason: str
+
+
+class DownloadNews(TypedDict):
+    """`download`."""
+
+    name: str
+    done_bytes: int
+    total_bytes: int
+    state: Literal["running", "verifying", "done", "failed"]
+    error: str
+
+
+class HistoryChanged(TypedDict):
+    """`conversation.changed`: load the history again."""
+
+    session: str
+
+
+class EventsDropped(TypedDict):
+    """`events.dropped`: this client was too slow; `count` deltas are gone."""
+
+    count: int
+
+
+METHODS = (
+    "hello",
+    "message.send",
+    "turn.stop",
+    "events.subscribe",
+    "conversation.list",
+    "conversation.history",
+    "status",
+    "config.reload",
+    "model.fetch",
+    "daemon.stop",
+)
+
+EVENTS = (
+    "message.accepted",
+    "queue.changed",
+    "turn.started",
+    "turn.delta",
+    "tool.started",
+    "tool.finished",
+    "reply",
+    "turn.ended",
+    "service",
+    "download",
+    "conversation.changed",
+    "events.dropped",
+)
