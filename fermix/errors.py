@@ -67,9 +67,7 @@ class OutsideSandbox(Refused):
 class Unavailable(FermixError):
     """The other side failed. `retry_after_s` is its own wish, None when it gave none."""
 
-    def __init__(
-        self, message: str, *, user_text: str | None = None, retry_after_s: float | None = None
-    ) -> None:
+    def __init__(self, message: str, *, user_text: str | None = None, retry_after_s: float | None = None) -> None:
         super().__init__(message, user_text=user_text)
         self.retry_after_s = retry_after_s
 

@@ -139,9 +139,7 @@ class Home:
                 folder.mkdir(mode=PRIVATE_DIR, parents=folder == self.root, exist_ok=True)
             state = self.root.stat()
             if state.st_uid != os.geteuid():
-                raise NeedsOperator(
-                    f"{self.root} belongs to another user", advice="set FERMIX_HOME to your own"
-                )
+                raise NeedsOperator(f"{self.root} belongs to another user", advice="set FERMIX_HOME to your own")
             if stat.S_IMODE(state.st_mode) != PRIVATE_DIR:
                 self.root.chmod(PRIVATE_DIR)
         except OSError as error:
