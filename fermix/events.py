@@ -140,6 +140,21 @@ class MessageDelivered:
 
 
 @dataclass(frozen=True, slots=True)
+class MessageSettled:
+    """The last word on a message that was accepted. "handled": no turn ran (a command, nothing readable).
+    `error` is the sentence the sender read, "" unless failed.
+    """
+
+    key: ConversationKey
+    message_id: str
+    outcome: Literal["completed", "cancelled", "failed", "handled"]
+    duration_s: float
+    error: str = ""
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class ConversationChanged:
     """History was cleared or replaced; screens load it again."""
 
@@ -168,6 +183,7 @@ Event = (
     | ToolStarted
     | ToolCalled
     | MessageDelivered
+    | MessageSettled
     | ConversationChanged
     | DownloadProgress
 )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from fermix.agent.model import Delta, Usage
-from fermix.message import ApprovalPrompt, ConversationKey, Message, Reply
+from fermix.message import ConversationKey, Message, Reply
 from fermix.trust import Trust
 
 
@@ -64,8 +64,4 @@ class ReplyPort(Protocol):
 
     def stream(self, delta: Delta) -> None:
         """Show progress where the channel can; never blocks, never raises, may be dropped."""
-        ...
-
-    async def ask(self, prompt: ApprovalPrompt) -> bool:
-        """Ask the owner; False on refusal, time-out and where nobody can be asked."""
         ...

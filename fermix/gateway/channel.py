@@ -10,10 +10,6 @@ from fermix.agent.model import Delta
 from fermix.message import Message, Reply
 
 
-class Typing(Protocol):
-    async def show_typing(self, target: str) -> None: ...
-
-
 class LiveView(Protocol):
     """A surface that shows progress as it happens (terminal clients). Never blocks and never raises."""
 
@@ -24,7 +20,6 @@ class LiveView(Protocol):
 class Abilities:
     """What a channel can do beyond sending; None where it cannot. More come with the platform channels."""
 
-    typing: Typing | None = None
     live: LiveView | None = None
 
 

@@ -1,0 +1,75 @@
+"""Every verb of the command line, one line each. Their modules are imported when they run, never before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class Verb(NamedTuple):
+    """`run` takes the arguments behind the verb and returns the exit code."""
+
+    name: str
+    summary: str
+    run: Callable[[list[str]], int]
+    hidden: bool = False
+
+
+def _tui(argv: list[str]) -> int:
+    from fermix.cli.verbs import tui
+
+    return tui.main(argv)
+
+
+def _ask(argv: list[str]) -> int:
+    from fermix.cli.verbs import ask
+
+    return ask.main(argv)
+
+
+def _run(argv: list[str]) -> int:
+    from fermix.cli.verbs import run
+
+    return run.main(argv)
+
+
+def _start(argv: list[str]) -> int:
+    from fermix.cli.verbs import start
+
+    return start.main(argv)
+
+
+def _stop(argv: list[str]) -> int:
+    from fermix.cli.verbs import stop
+
+    return stop.main(argv)
+
+
+def _status(argv: list[str]) -> int:
+    from fermix.cli.verbs import status
+
+    return status.main(argv)
+
+
+def _logs(argv: list[str]) -> int:
+    from fermix.cli.verbs import logs
+
+    return logs.main(argv)
+
+
+def _version(argv: list[str]) -> int:
+    from fermix.cli.verbs import version
+
+    return version.main(argv)
+
+
+VERBS = (
+    Verb("tui", "chat in the terminal (what `fermix` alone does)", _tui),
+    Verb("ask", "ask one question and print the answer", _ask),
+    Verb("start", "start the daemon in the background", _start),
+    Verb("stop", "stop the daemon", _stop),
+    Verb("status", "tell what runs and what is missing", _status),
+    Verb("logs", "show the daemon's log", _logs),
+    Verb("version", "print the version", _version),
+    Verb("run", "run the daemon in the foreground (as --daemon)", _run, hidden=True),
+)

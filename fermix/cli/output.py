@@ -1,0 +1,33 @@
+"""Plain and --json output shared by the verbs. Answers go to stdout, everything else to stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+
+
+def wrong_use(verb: str, problem: str) -> int:
+    """Say what is wrong with a call and where help is; returns exit code 2."""
+    print(f"fermix {verb}: {problem}\nTry `fermix {verb} --help`.", file=sys.stderr)
+    return 2
+
+
+def failed(verb: str, problem: str) -> int:
+    """Say why a verb could not do its work; returns exit code 1."""
+    print(f"fermix {verb}: {problem}", file=sys.stderr)
+    return 1
+
+
+def not_running(verb: str, *, as_json: bool = False) -> int:
+    """Say that no daemon runs and what to type; returns exit code 3."""
+    advice = "no daemon runs; start one with `fermix start` (or open `fermix`)"
+    if as_json:
+        print_json({"status": "error", "error": "not_running", "message": advice})
+    else:
+        print(f"fermix {verb}: {advice}", file=sys.stderr)
+    return 3
+
+
+def print_json(value: Mapping[str, object]) -> None:
+    print(json.dumps(value, ensure_ascii=False, indent=2))
