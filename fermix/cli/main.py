@@ -35,7 +35,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def usage() -> str:
     """The text of `fermix --help`."""
-    width = max(len(verb.name) for verb in VERBS)
+    width = max(len("--version"), *(len(verb.name) for verb in VERBS))
     rows = (f"  {verb.name:<{width}}  {verb.summary}" for verb in VERBS if not verb.hidden)
     return "\n".join(
         (

@@ -17,15 +17,15 @@ MAX_LINE_BYTES = 4 * 1024 * 1024  # as protocol/methods.py, which this module mu
 PROTOCOL = 1
 
 
-class DaemonNotRunning(Exception):  # noqa: N818 - says what is the case
+class DaemonNotRunning(Exception):
     """Nothing answers on the socket."""
 
 
-class DaemonGone(Exception):  # noqa: N818
+class DaemonGone(Exception):
     """The daemon ended or closed the connection."""
 
 
-class RequestFailed(Exception):  # noqa: N818
+class RequestFailed(Exception):
     """The daemon answered with an error; the text is for a person."""
 
     def __init__(self, code: int, message: str) -> None:
@@ -33,7 +33,7 @@ class RequestFailed(Exception):  # noqa: N818
         self.code = code
 
 
-class LineTooLong(Exception):  # noqa: N818
+class LineTooLong(Exception):
     """What would be sent is longer than a line may be."""
 
 
@@ -74,7 +74,7 @@ class Connection:
             message = self._waiting.pop(0) if self._waiting else self._read()
             params = message.get("params")
             if isinstance(params, dict):
-                yield str(message.get("method")), params  # pyright: ignore[reportUnknownVariableType] - JSON
+                yield str(message.get("method")), params
 
     def wait_s(self, seconds: float | None) -> None:
         """Bound every further read; None waits for ever."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -46,7 +46,7 @@ class DaemonClient(asyncio.Protocol):
 
     @classmethod
     @asynccontextmanager
-    async def connect(cls, path: Path, *, client: str) -> AsyncIterator[DaemonClient]:
+    async def connect(cls, path: Path, *, client: str) -> AsyncGenerator[DaemonClient]:
         """Connect and say hello. Raises: DaemonGone when nothing listens, DaemonRefused on another protocol."""
         loop = asyncio.get_running_loop()
         try:

@@ -1,0 +1,59 @@
+"""`fermix logs`: the daemon's log, from its file; works without a daemon."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections import deque
+from pathlib import Path
+from typing import TextIO
+
+from fermix.cli import output
+from fermix.errors import FermixError
+from fermix.home import Home
+
+POLL_S = 0.2
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="fermix logs", description="Show the daemon's log.")
+    parser.add_argument("-f", "--follow", action="store_true", help="go on as lines arrive; Ctrl-C ends")
+    parser.add_argument("-n", "--lines", type=int, default=100, help="how many of the last lines (default: 100)")
+    options = parser.parse_args(argv)
+    if options.lines < 0:
+        return output.wrong_use("logs", "-n takes a number of lines, 0 or more")
+    try:
+        path = _log_file(os.environ.get("FERMIX_LOG_FILE", ""))
+    except FermixError as error:
+        return output.failed("logs", str(error))
+    if not path.exists():
+        return output.failed("logs", f"there is no log yet at {path}; start the daemon with `fermix start`")
+    with path.open(encoding="utf-8", errors="replace") as file:
+        for line in deque(file, maxlen=options.lines):
+            print(line, end="", flush=True)
+        if options.follow:
+            _follow(path, file)
+    return 0
+
+
+def _log_file(stated: str) -> Path:
+    return Path(stated) if stated.strip() else Home.locate(os.environ).log_file
+
+
+def _follow(path: Path, file: TextIO) -> None:
+    """Print new lines for ever; goes over to the new file when the log is rotated."""
+    while True:
+        if line := file.readline():
+            print(line, end="", flush=True)
+        elif _rotated(path, file):
+            file = path.open(encoding="utf-8", errors="replace")
+        else:
+            time.sleep(POLL_S)
+
+
+def _rotated(path: Path, file: TextIO) -> bool:
+    try:
+        return path.stat().st_ino != os.fstat(file.fileno()).st_ino
+    except FileNotFoundError:
+        return False  # between the rename and the new file
