@@ -1,0 +1,5 @@
+"""The one SQLite store. Rooms above ask `Database` and never import sqlite3 themselves."""
+
+from fermix.store.database import Connection, Database, SqlValue
+
+__all__ = ["Connection", "Database", "SqlValue"]

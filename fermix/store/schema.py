@@ -1,0 +1,154 @@
+"""Open the file: its mode, its settings, its schema. Called by the writer thread when it starts; all of it blocks.
+
+Nothing but SQLite ever opens the database file: closing any other descriptor of it would drop the locks that
+this process holds (DB-01). What Fermix does not know (a newer schema, a changed table) is refused untouched.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import tempfile
+from collections.abc import Sequence
+from contextlib import closing
+from importlib import resources
+from pathlib import Path
+from urllib.parse import quote
+
+from fermix.errors import NeedsOperator
+from fermix.home import PRIVATE_FILE
+from fermix.store.faults import damaged, unusable
+
+MIGRATIONS = ("0001_base.sql",)
+LATEST = len(MIGRATIONS)
+BUSY_TIMEOUT_S = 5.0  # another process (a backup, a second client) may hold the file this long
+SETTINGS = ("PRAGMA foreign_keys = ON", "PRAGMA trusted_schema = OFF", "PRAGMA synchronous = NORMAL")
+QUICK_CHECK = "PRAGMA quick_check(1)"
+OBJECTS = "SELECT type, name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY type, name"
+
+Objects = list[tuple[str, str, str]]
+
+
+def connect(path: Path) -> tuple[sqlite3.Connection, bool]:
+    """Open the database for writing, make it when it is absent, and bring it to the latest schema.
+
+    Returns whether the content was checked, which happens after an unclean stop. Raises: NeedsOperator, sqlite3.Error.
+    """
+    unclean = _beside(path, "-wal").exists()  # SQLite removes this file when it closes well
+    connection = _open_or_create(path)
+    try:
+        if unclean:
+            check_content(connection.execute(QUICK_CHECK).fetchone(), path)
+        _configure(connection, path)
+        _migrate(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection, unclean
+
+
+def reading_address(path: Path) -> str:
+    """Return the URI under which the file is opened for reading only."""
+    return f"{path.absolute().as_uri()}?mode=ro"
+
+
+def check_content(row: Sequence[object], path: Path) -> None:
+    """Judge the one row of a quick check. Raises: NeedsOperator with its finding."""
+    (finding,) = row
+    if finding != "ok":
+        raise damaged(path, str(finding).splitlines()[-1])
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)
+
+
+def _open_or_create(path: Path) -> sqlite3.Connection:
+    try:
+        if not path.exists() or path.stat().st_size == 0:
+            return _create(path)
+        _check_schema(path)
+        if stat.S_IMODE(path.stat().st_mode) != PRIVATE_FILE:
+            path.chmod(PRIVATE_FILE)  # a restored copy may have come with a wider mode
+    except OSError as error:
+        raise unusable(path, error.strerror or repr(error)) from error
+    return _open(path, "mode=rw")
+
+
+def _create(path: Path) -> sqlite3.Connection:
+    """Make the file 0600 from its first moment, whatever the umask: SQLite copies the mode of a file we name."""
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.") as model:
+        os.fchmod(model.fileno(), PRIVATE_FILE)
+        connection = _open(path, f"mode=rwc&modeof={quote(model.name)}")
+        connection.execute("PRAGMA user_version").fetchone()  # the file is opened by the first statement
+    return connection
+
+
+def _open(path: Path, query: str) -> sqlite3.Connection:
+    return sqlite3.connect(
+        f"{path.absolute().as_uri()}?{query}",
+        uri=True,
+        timeout=BUSY_TIMEOUT_S,
+        isolation_level=None,  # transactions are begun and ended by us, in one place
+    )
+
+
+def _configure(connection: sqlite3.Connection, path: Path) -> None:
+    (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+    if mode != "wal":
+        raise NeedsOperator(
+            f"the file system of {path} cannot hold a shared database", advice="put FERMIX_HOME on a local disk"
+        )
+    for setting in SETTINGS:
+        connection.execute(setting)
+
+
+def _check_schema(path: Path) -> None:
+    """Compare what is stored with what this program knows, before anything may be written."""
+    with closing(_open(path, _way_to_look(path))) as connection:
+        version = _version(connection)
+        stored: Objects = connection.execute(OBJECTS).fetchall()
+    if version > LATEST:
+        raise NeedsOperator(
+            f"{path} was written by a newer Fermix (schema {version}, this one knows {LATEST})",
+            advice="run the newer Fermix, or point FERMIX_HOME elsewhere",
+        )
+    differing = sorted({name for _, name, _ in set(stored) ^ set(_expected(version))})
+    if differing:
+        raise NeedsOperator(
+            f"the schema of {path} is not the one Fermix made: {', '.join(differing[:5])}",
+            advice="put a backup in its place, or move it away to start empty",
+        )
+
+
+def _way_to_look(path: Path) -> str:
+    """Choose the gentlest mode that still sees what was last committed."""
+    if _beside(path, "-journal").exists():
+        return "mode=rw"  # a stop while the file was first made; only a writer may roll that back
+    if _beside(path, "-wal").exists():
+        return "mode=ro"
+    return "mode=ro&immutable=1"  # leaves no side file behind
+
+
+def _expected(version: int) -> Objects:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        _migrate(connection, up_to=version)
+        return connection.execute(OBJECTS).fetchall()
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return int(version)
+
+
+def _migrate(connection: sqlite3.Connection, up_to: int = LATEST) -> None:
+    """Apply what is missing, each migration and its number in one transaction."""
+    folder = resources.files("fermix.store") / "migrations"
+    for number in range(_version(connection) + 1, up_to + 1):
+        script = (folder / MIGRATIONS[number - 1]).read_text(encoding="utf-8")
+        try:
+            connection.executescript(f"BEGIN IMMEDIATE;\n{script}\nPRAGMA user_version = {number};\nCOMMIT;")
+        finally:
+            if connection.in_transaction:
+                connection.rollback()
