@@ -1,0 +1,138 @@
+"""One tool call: admit, check the arguments, run, give exactly one result.
+
+Called by the loop, one call at a time. Only what stands in the turn's own scope can run: a name outside it is
+answered the same way whether it exists or not. A tool's failure is a result, because the model must read it;
+only cancellation passes through. Every call, run or not, leaves one ToolStarted and one ToolCalled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import fastjsonschema
+
+from fermix.agent.capability import Capability, ToolContext
+from fermix.agent.model import JsonValue, ToolCall, ToolResult
+from fermix.agent.results import OUTPUT_CHARS, bounded, presentable, valid_text
+from fermix.agent.turn import ReplyPort, Turn
+from fermix.clock import Clock
+from fermix.errors import FermixError, NotAllowed, Refused, Unusable
+from fermix.events import Events, ToolCalled, ToolStarted, preview
+
+log = logging.getLogger(__name__)
+
+PROBLEM_CHARS = 300  # a broken megabyte must not be echoed back to the model
+
+CheckArguments = Callable[..., object]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolScope:
+    """All that one turn may call, fixed at its start. `output_chars` bounds the text of one result."""
+
+    tools: Mapping[str, Capability]
+    turn: Turn
+    port: ReplyPort
+    output_chars: int = OUTPUT_CHARS
+
+
+class Dispatcher:
+    """One per daemon; holds no state of a turn."""
+
+    def __init__(self, events: Events, clock: Clock) -> None:
+        self._events = events
+        self._clock = clock
+        self._checks: dict[str, tuple[Capability, CheckArguments]] = {}
+
+    async def dispatch(self, call: ToolCall, scope: ToolScope) -> ToolResult:
+        """Run one call. Never raises but for cancellation of the turn."""
+        began_at = self._begin(call, scope)
+        result = ToolResult(False, "stopped before it ended")
+        try:
+            result = await self._answer(call, scope)
+        finally:
+            self._end(call, scope, result, began_at)
+        return result
+
+    def skip(self, call: ToolCall, scope: ToolScope, reason: str) -> ToolResult:
+        """Answer a call that will not run."""
+        began_at = self._begin(call, scope)
+        result = ToolResult(False, f"not run: {reason}")
+        self._end(call, scope, result, began_at)
+        return result
+
+    async def _answer(self, call: ToolCall, scope: ToolScope) -> ToolResult:
+        capability = scope.tools.get(call.name)
+        if capability is None:
+            return ToolResult(False, str(NotAllowed(call.name[:64])), denied=True)
+        if call.problem is not None:
+            return ToolResult(False, bounded(valid_text(call.problem), PROBLEM_CHARS))
+        result = await self._run(call, capability, scope)
+        return presentable(result, capability, output_chars=scope.output_chars)
+
+    async def _run(self, call: ToolCall, capability: Capability, scope: ToolScope) -> ToolResult:
+        """Check and run; what goes wrong becomes a result, so that the model can mend it."""
+        bound = asyncio.timeout(capability.timeout_s)
+        try:
+            self._check(call, capability)
+            async with bound:
+                return await capability.run(call.arguments, ToolContext(scope.turn, scope.port, call.id))
+        except fastjsonschema.JsonSchemaValueException as error:
+            return ToolResult(False, f"arguments do not fit: {error.message[:PROBLEM_CHARS]}")
+        except asyncio.CancelledError:
+            if _is_stopping():
+                raise
+            log.exception("tool cancelled itself: %s", capability.name)
+            return ToolResult(False, "the tool broke off by itself")
+        except FermixError as error:
+            return ToolResult(False, error.user_text or str(error), denied=isinstance(error, Refused))
+        except Exception as error:
+            if bound.expired():
+                return ToolResult(False, f"gave no result within {capability.timeout_s:g} s and was stopped")
+            log.exception("tool failed: %s", capability.name)
+            return ToolResult(False, f"the tool failed: {type(error).__name__}: {str(error)[:PROBLEM_CHARS]}")
+
+    def _check(self, call: ToolCall, capability: Capability) -> None:
+        """Raises: JsonSchemaValueException when the arguments do not fit."""
+        compiled, check = self._checks.get(capability.name, (None, None))
+        if check is None or compiled is not capability:
+            check = fastjsonschema.compile(capability.parameters, handlers=_NO_FETCHING, use_default=False)
+            self._checks[capability.name] = (capability, check)
+        check(dict(call.arguments), name_prefix="arguments")
+
+    def _begin(self, call: ToolCall, scope: ToolScope) -> float:
+        arguments = call.problem or json.dumps(dict(call.arguments), ensure_ascii=False)
+        turn = scope.turn
+        self._events.emit(ToolStarted(turn.key, turn.id, call.id, call.name, preview(arguments)))
+        return self._clock.monotonic()
+
+    def _end(self, call: ToolCall, scope: ToolScope, result: ToolResult, began_at: float) -> None:
+        turn = scope.turn
+        duration_s = self._clock.monotonic() - began_at
+        text = preview(result.text)
+        self._events.emit(ToolCalled(turn.key, turn.id, call.id, call.name, result.ok, duration_s, text))
+
+
+def _is_stopping() -> bool:
+    """Tell a stop of this turn from a cancellation that a tool's library leaked."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
+
+
+def _refuse_to_fetch(uri: str) -> JsonValue:
+    raise Unusable(f"a schema may not point to {uri!r}", field="$ref")
+
+
+# fastjsonschema fetches remote references by itself for every scheme that has no handler.
+_NO_FETCHING: Mapping[str, Callable[[str], JsonValue]] = {
+    "": _refuse_to_fetch,
+    "http": _refuse_to_fetch,
+    "https": _refuse_to_fetch,
+    "ftp": _refuse_to_fetch,
+    "file": _refuse_to_fetch,
+    "data": _refuse_to_fetch,
+}
