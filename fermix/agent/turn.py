@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from fermix.agent.model import Delta, Usage
+from fermix.agent.model import ChatMessage, Delta, Usage
 from fermix.message import ConversationKey, Message, Reply
 from fermix.trust import Trust
 
@@ -30,13 +30,17 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """The loop ended with an answer. `model` is "provider/model" of the last call."""
+    """The loop ended with an answer. `model` is "provider/model" of the last call; `new_messages` are what the
+    history gets at commit, calls and results included, and `history_version` is the history they belong to.
+    """
 
     text: str
     model: str
     usage: Usage
     steps: int
     tool_failures: int = 0
+    new_messages: tuple[ChatMessage, ...] = ()
+    history_version: int = 0
 
 
 @dataclass(frozen=True, slots=True)

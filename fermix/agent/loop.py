@@ -1,0 +1,247 @@
+"""The bounded model and tool loop of one turn: ask the model, answer each call in order, until it answers in text.
+
+Called by the runner with a request that is complete and a scope that is fixed. What must stay true: every call of
+a message is answered by exactly one result, also when it is unknown, unusable, skipped or stopped; nothing of a
+turn starts after its cancellation; every ending other than an answer is an exception that names its reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol
+
+from fermix.agent.dispatch import Dispatcher, ToolScope
+from fermix.agent.guard import LoopGuard, Verdict
+from fermix.agent.model import (
+    AssistantMessage,
+    ChatMessage,
+    ChatRequest,
+    Completion,
+    Delta,
+    TextDelta,
+    ToolCall,
+    ToolMessage,
+    Usage,
+)
+from fermix.agent.outgoing import Veil, outgoing
+from fermix.agent.providers.provider import ErrorKind, OnDelta, Provider, ProviderFailed, Route
+from fermix.agent.turn import Completed
+from fermix.clock import Clock
+from fermix.errors import FermixError, LimitReached, Unusable
+from fermix.events import Events, ModelCalled
+
+log = logging.getLogger(__name__)
+
+MAX_STEPS = 100  # a system knob, not a config section: Architecture, message-to-reply, step 6
+STEP_DEADLINE_S = 900.0  # one model call with its retries and fallbacks; each tool has its own bound
+
+REPEATED = (
+    "[Fermix: this call was made several times with the same arguments and will not give more. "
+    "Do something else, or answer now.]"
+)
+LOOPING = "the same call was made too often in a row"
+NO_STEPS_LEFT = "the step limit was reached"
+STOPPED = "the turn ended"
+CUT_OFF = "_(cut off at the model's output limit; ask it to continue)_"
+
+
+class ModelRouter(Protocol):
+    """The chain of routes, the first one first. `current` is where the next call goes, None when nowhere."""
+
+    @property
+    def routes(self) -> tuple[Provider, ...]: ...
+
+    @property
+    def current(self) -> Route | None: ...
+
+    async def complete(self, request: ChatRequest, on_delta: OnDelta, *, turn_id: str) -> Completion: ...
+
+
+class Declined(Unusable):
+    """A model refused to answer and gave no words of its own."""
+
+    def __init__(self, provider: str, model: str) -> None:
+        super().__init__(
+            f"{provider}/{model} declined to answer",
+            user_text=f"{provider}/{model} declined to answer this. Put it differently, or ask with another model.",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LoopServices:
+    """What every turn's loop uses."""
+
+    router: ModelRouter
+    dispatcher: Dispatcher
+    events: Events
+    clock: Clock
+
+
+async def run_loop(services: LoopServices, scope: ToolScope, opening: ChatRequest) -> Completed:
+    """Run a turn's loop to its answer.
+
+    Raises: ProviderFailed, Declined, and LimitReached for "steps", "repetition" and "step_seconds".
+    """
+    return await _Run(services, scope, opening).to_its_end()
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """One completion, with what of its text may be shown and with the call it may have written as text."""
+
+    completion: Completion
+    text: str
+    calls: tuple[ToolCall, ...]
+
+
+class _Run:
+    """The state of one turn's loop."""
+
+    def __init__(self, services: LoopServices, scope: ToolScope, opening: ChatRequest) -> None:
+        self._services = services
+        self._scope = scope
+        self._opening = opening
+        self._new: list[ChatMessage] = []
+        self._guard = LoopGuard()
+        self._usage = Usage()
+        self._failures = 0
+
+    async def to_its_end(self) -> Completed:
+        for step in range(1, MAX_STEPS + 1):
+            answer = await self._ask()
+            if not answer.calls:
+                return self._completed(answer, step)
+            self._new.append(AssistantMessage(answer.text, answer.calls, answer.completion.reasoning))
+            await self._answer_all(answer.calls, run=step < MAX_STEPS)
+        raise LimitReached(f"no answer after {MAX_STEPS} steps", limit="steps")
+
+    async def _ask(self) -> _Answer:
+        """Get an answer that says something; an empty one is asked for once more."""
+        try:
+            return await self._ask_once()
+        except ProviderFailed as error:
+            if error.kind is not ErrorKind.EMPTY or error.streamed:
+                raise
+            log.info("empty answer from %s/%s, asking once more", error.provider, error.model)
+        return await self._ask_once()
+
+    async def _ask_once(self) -> _Answer:
+        completion = await self._call_model()
+        parted = outgoing(completion.text)
+        if parted.dropped:
+            log.warning("internal elements left out of an answer: %s", ", ".join(parted.dropped))
+        calls = completion.tool_calls or parted.calls
+        if calls or parted.text:
+            return _Answer(completion, parted.text, calls)
+        if completion.finish == "refusal":
+            raise Declined(completion.provider, completion.model)
+        raise ProviderFailed(ErrorKind.EMPTY, provider=completion.provider, model=completion.model)
+
+    async def _call_model(self) -> Completion:
+        request = replace(self._opening, messages=(*self._opening.messages, *self._new))
+        router = self._services.router
+        call = _ModelCall(self._services, self._scope)
+        try:
+            async with asyncio.timeout(STEP_DEADLINE_S):
+                completion = await router.complete(request, call.on_delta, turn_id=self._scope.turn.id)
+        except TimeoutError as error:
+            call.failed("error", router.current, "step deadline")
+            raise LimitReached(f"no answer within {STEP_DEADLINE_S:g} s", limit="step_seconds") from error
+        except ProviderFailed as error:
+            call.failed("error", Route(error.provider, error.model), str(error))
+            raise
+        except FermixError as error:
+            call.failed("error", router.current, str(error))
+            raise
+        except asyncio.CancelledError:
+            call.failed("cancelled", router.current, "")
+            raise
+        call.succeeded(completion)
+        self._usage += completion.usage
+        return completion
+
+    async def _answer_all(self, calls: Sequence[ToolCall], *, run: bool) -> None:
+        """Answer each call of one message, in order; whatever happens, none is left without its result."""
+        waiting = deque(calls)
+        reason = STOPPED if run else NO_STEPS_LEFT
+        try:
+            while run and waiting:
+                await asyncio.sleep(0)  # tools that never wait must not keep a stop from being heard
+                self._new.append(await self._answer(waiting.popleft()))
+        finally:
+            for call in waiting:
+                self._services.dispatcher.skip(call, self._scope, reason)
+
+    async def _answer(self, call: ToolCall) -> ToolMessage:
+        verdict = self._guard.observe(call)
+        if verdict is Verdict.END:
+            self._services.dispatcher.skip(call, self._scope, LOOPING)
+            raise LimitReached(f"{call.name!r} was called again and again", limit="repetition")
+        result = await self._services.dispatcher.dispatch(call, self._scope)
+        self._failures += not result.ok
+        text = f"{result.text}\n\n{REPEATED}" if verdict is Verdict.WARN else result.text
+        return ToolMessage(call.id, call.name, text, result.ok, result.images)
+
+    def _completed(self, answer: _Answer, steps: int) -> Completed:
+        completion = answer.completion
+        final = AssistantMessage(answer.text, reasoning=completion.reasoning)
+        return Completed(
+            text=f"{answer.text}\n\n{CUT_OFF}" if completion.finish == "length" else answer.text,
+            model=str(Route(completion.provider, completion.model)),
+            usage=self._usage,
+            steps=steps,
+            tool_failures=self._failures,
+            new_messages=(*self._new, final),
+        )
+
+
+class _ModelCall:
+    """Watches one model call: streams what may be shown, measures, and leaves one ModelCalled."""
+
+    def __init__(self, services: LoopServices, scope: ToolScope) -> None:
+        self._events = services.events
+        self._clock = services.clock
+        self._scope = scope
+        self._veil = Veil()
+        self._began_at = services.clock.monotonic()
+        self._first_token_s: float | None = None
+
+    def on_delta(self, delta: Delta) -> None:
+        if self._first_token_s is None:
+            self._first_token_s = self._clock.monotonic() - self._began_at
+        if isinstance(delta, TextDelta):
+            self._show(self._veil.feed(delta.text))
+        else:
+            self._scope.port.stream(delta)
+
+    def succeeded(self, completion: Completion) -> None:
+        self._show(self._veil.finish())
+        usage = completion.usage
+        self._emit("ok", Route(completion.provider, completion.model), usage, "")
+
+    def failed(self, status: Literal["error", "cancelled"], route: Route | None, error: str) -> None:
+        self._emit(status, route, Usage(), error)
+
+    def _show(self, text: str) -> None:
+        if text:
+            self._scope.port.stream(TextDelta(text))
+
+    def _emit(self, status: Literal["ok", "error", "cancelled"], route: Route | None, usage: Usage, error: str) -> None:
+        self._events.emit(
+            ModelCalled(
+                turn_id=self._scope.turn.id,
+                provider=route.provider if route else "",
+                model=route.model if route else "",
+                status=status,
+                duration_s=self._clock.monotonic() - self._began_at,
+                input_tokens=usage.input_tokens,
+                output_tokens=usage.output_tokens,
+                cached_tokens=usage.cached_tokens,
+                first_token_s=self._first_token_s,
+                error=error,
+            )
+        )
