@@ -12,7 +12,7 @@ from fermix.agent.dispatch import ToolScope
 from fermix.agent.model import Delta, JsonObject, JsonValue, TextDelta, ToolCall, ToolResult
 from fermix.agent.turn import Turn
 from fermix.events import EventQueue
-from fermix.message import ApprovalPrompt, Message, Reply, Sender
+from fermix.message import Message, Reply, Sender
 from fermix.trust import PolicyClass, Trust
 
 T = TypeVar("T")
@@ -79,7 +79,7 @@ def make_call(name: str = "look", number: int = 1, **arguments: JsonValue) -> To
 
 @dataclass
 class RecordingPort:
-    """A ReplyPort that keeps all, and says no when asked."""
+    """A ReplyPort that keeps what it is given."""
 
     sent: list[Reply] = field(default_factory=list)
     deltas: list[Delta] = field(default_factory=list)
@@ -89,9 +89,6 @@ class RecordingPort:
 
     def stream(self, delta: Delta) -> None:
         self.deltas.append(delta)
-
-    async def ask(self, prompt: ApprovalPrompt) -> bool:
-        return False
 
     @property
     def streamed_text(self) -> str:
