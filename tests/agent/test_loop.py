@@ -1,0 +1,399 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fermix.agent import loop
+from fermix.agent.capability import Capability, ToolContext
+from fermix.agent.dispatch import Dispatcher
+from fermix.agent.loop import MAX_STEPS, REPEATED, Declined, LoopServices, run_loop
+from fermix.agent.model import (
+    AssistantMessage,
+    ChatMessage,
+    ChatRequest,
+    Completion,
+    Image,
+    JsonValue,
+    ReasoningDelta,
+    TextDelta,
+    ToolCall,
+    ToolCallDelta,
+    ToolMessage,
+    ToolResult,
+    Usage,
+    UserMessage,
+)
+from fermix.agent.providers.provider import ErrorKind, OnDelta, ProviderFailed
+from fermix.agent.turn import Completed
+from fermix.clock import SystemClock
+from fermix.errors import FermixError, LimitReached
+from fermix.events import EventQueue, Events, ModelCalled, ToolCalled
+from tests.fakes.router import Line, ScriptedRouter, calls, says
+from tests.fakes.turns import RecordingPort, make_call, make_capability, make_scope, of_kind
+from tests.requirements import covers
+
+ASK = ChatRequest(system=("be brief",), messages=(UserMessage("hello"),))
+
+
+class Stage:
+    """A loop with its fakes: play a script, look at what happened."""
+
+    def __init__(self, events: Events, seen: EventQueue) -> None:
+        self.events = events
+        self.seen = seen
+        self.port = RecordingPort()
+        self.router = ScriptedRouter([])
+
+    async def play(self, script: Sequence[Line], *tools: Capability) -> Completed:
+        self.router = ScriptedRouter(script)
+        dispatcher = Dispatcher(self.events, SystemClock())
+        services = LoopServices(self.router, dispatcher, self.events, SystemClock())
+        async with asyncio.timeout(5):
+            return await run_loop(services, make_scope(*tools, port=self.port), ASK)
+
+    @property
+    def last_messages(self) -> tuple[ChatMessage, ...]:
+        return self.router.requests[-1].messages
+
+
+@pytest.fixture
+def stage() -> Iterator[Stage]:
+    events = Events(SystemClock())
+    with events.subscribe(10_000) as seen:
+        yield Stage(events, seen)
+
+
+def counting(ran: list[str]) -> Callable[[Mapping[str, JsonValue], ToolContext], Awaitable[ToolResult]]:
+    async def run(arguments: Mapping[str, JsonValue], context: ToolContext) -> ToolResult:
+        ran.append(context.call_id)
+        return ToolResult(True, f"result {len(ran)}")
+
+    return run
+
+
+def empty(*, streamed: bool = False) -> ProviderFailed:
+    return ProviderFailed(ErrorKind.EMPTY, provider="fake", model="script-1", streamed=streamed)
+
+
+async def test_answer_without_calls_ends_the_turn(stage: Stage) -> None:
+    """Architecture, message-to-reply, step 6: repeat until there are no tool calls."""
+    outcome = await stage.play([says("Hello.")])
+
+    assert outcome == Completed(
+        text="Hello.",
+        model="fake/script-1",
+        usage=Usage(10, 2),
+        steps=1,
+        new_messages=(AssistantMessage("Hello."),),
+    )
+    assert stage.router.requests == [ASK]
+    assert stage.port.streamed_text == "Hello."
+
+
+@covers("loop.call-run-continue")
+async def test_calls_are_answered_in_order_and_the_model_goes_on(stage: Stage) -> None:
+    """Architecture, message-to-reply, step 6: model, calls one after the other, results, model."""
+    ran: list[str] = []
+    first, second = make_call(number=1), make_call(number=2, page=2)
+
+    outcome = await stage.play(
+        [calls(first, second, text="Looking."), says("Found it.")], make_capability(run=counting(ran))
+    )
+
+    new = (
+        AssistantMessage("Looking.", (first, second)),
+        ToolMessage("call00001", "look", "result 1", True),
+        ToolMessage("call00002", "look", "result 2", True),
+    )
+    assert ran == ["call00001", "call00002"]
+    assert stage.last_messages == (*ASK.messages, *new)
+    assert outcome.new_messages == (*new, AssistantMessage("Found it."))
+    assert (outcome.steps, outcome.usage, outcome.tool_failures) == (2, Usage(20, 4), 0)
+
+
+async def test_pictures_of_a_result_reach_the_model(stage: Stage) -> None:
+    """Reference 4, 1.5: images in tool results ride with their result."""
+    picture = Image("image/png", b"\x89PNG")
+
+    async def screenshot(arguments: Mapping[str, JsonValue], context: ToolContext) -> ToolResult:
+        return ToolResult(True, "taken", (picture,))
+
+    await stage.play([calls(make_call()), says("A cat.")], make_capability(run=screenshot))
+
+    assert stage.last_messages[-1] == ToolMessage("call00001", "look", "taken", True, (picture,))
+
+
+async def test_bad_call_does_not_keep_its_siblings_from_running(stage: Stage) -> None:
+    """PRV-06, PRV-07: unknown, cut off and malformed calls each get their own answer; the others run."""
+    ran: list[str] = []
+    cut = ToolCall("call00002", "look", {}, problem="arguments cut off at the output limit")
+    batch = (make_call("nothing", 1), cut, make_call("look", 3))
+
+    outcome = await stage.play([calls(*batch), says("ok")], make_capability(run=counting(ran)))
+
+    answers = [message for message in stage.last_messages if isinstance(message, ToolMessage)]
+    assert ran == ["call00003"]
+    assert [answer.call_id for answer in answers] == ["call00001", "call00002", "call00003"]
+    assert [answer.ok for answer in answers] == [False, False, True]
+    assert answers[1].text == "arguments cut off at the output limit"
+    assert outcome.tool_failures == 2
+
+
+@covers("loop.cap.default")
+async def test_hundredth_step_that_still_calls_ends_the_turn_with_all_calls_answered(stage: Stage) -> None:
+    """Reference 4, 1.5: at the cap the turn fails; the calls that no model would read are not run."""
+    ran: list[str] = []
+    script = [calls(make_call(number=step, step=step)) for step in range(1, MAX_STEPS + 1)]
+
+    with pytest.raises(LimitReached) as caught:
+        await stage.play(script, make_capability(run=counting(ran)))
+
+    ends = of_kind(stage.seen, ToolCalled)
+    assert caught.value.limit == "steps"
+    assert len(stage.router.requests) == MAX_STEPS == 100
+    assert len(ran) == MAX_STEPS - 1
+    assert (len(ends), ends[-1].result) == (MAX_STEPS, "not run: the step limit was reached")
+
+
+async def test_model_is_told_once_that_it_repeats_itself(stage: Stage) -> None:
+    """Reference 4, 1.5: the warning stands in a result that the model really reads, once per call."""
+    script = [calls(make_call(number=n)) for n in range(1, 5)]
+
+    await stage.play([*script, says("enough")], make_capability())
+
+    texts = [message.text for message in stage.last_messages if isinstance(message, ToolMessage)]
+    assert [REPEATED in text for text in texts] == [False, False, True, False]
+
+
+async def test_same_call_five_times_in_a_row_ends_the_turn(stage: Stage) -> None:
+    """CST-03: a turn that repeats itself for ever is ended, whatever it calls."""
+    ran: list[str] = []
+    same = tuple(make_call(number=n) for n in range(1, 8))
+
+    with pytest.raises(LimitReached) as caught:
+        await stage.play([calls(*same)], make_capability(run=counting(ran)))
+
+    assert caught.value.limit == "repetition"
+    assert len(ran) == 4
+    assert len(of_kind(stage.seen, ToolCalled)) == len(same)
+
+
+@pytest.mark.parametrize("nothing", [says(""), says(" \n"), empty()], ids=["blank", "spaces", "reported"])
+async def test_empty_answer_is_asked_for_once_more(stage: Stage, nothing: Line) -> None:
+    """DLV-14: an attended turn ends with an answer or with an honest failure; one retry comes first."""
+    assert (await stage.play([nothing, says("There.")])).text == "There."
+    assert stage.router.requests == [ASK, ASK]
+
+
+@pytest.mark.parametrize("nothing", [says(""), empty()], ids=["blank", "reported"])
+async def test_second_empty_answer_is_an_honest_failure(stage: Stage, nothing: Line) -> None:
+    """DLV-14: never zero replies without an error."""
+    with pytest.raises(ProviderFailed) as caught:
+        await stage.play([nothing, nothing])
+
+    assert (caught.value.kind, caught.value.provider, caught.value.model) == (ErrorKind.EMPTY, "fake", "script-1")
+
+
+async def test_nothing_is_asked_again_after_visible_output(stage: Stage) -> None:
+    """Reference 4, 2.6: no retry after visible output."""
+    with pytest.raises(ProviderFailed):
+        await stage.play([empty(streamed=True), says("again")])
+
+    assert len(stage.router.requests) == 1
+
+
+async def test_refusal_without_words_names_the_model(stage: Stage) -> None:
+    """A model that declines has ended its turn; asking again would be declined again."""
+    with pytest.raises(Declined) as caught:
+        await stage.play([says("", finish="refusal")])
+
+    assert caught.value.user_text is not None
+    assert "fake/script-1 declined" in caught.value.user_text
+    assert len(stage.router.requests) == 1
+
+
+async def test_refusal_in_words_is_the_answer(stage: Stage) -> None:
+    assert (await stage.play([says("I would rather not.", finish="refusal")])).text == "I would rather not."
+
+
+async def test_answer_cut_at_the_output_limit_says_so_but_is_stored_as_it_is(stage: Stage) -> None:
+    """The person learns that there is more; the model's history holds only its own words."""
+    outcome = await stage.play([says("Once upon a", finish="length")])
+
+    assert outcome.text.startswith("Once upon a\n\n_(cut off")
+    assert outcome.new_messages == (AssistantMessage("Once upon a"),)
+
+
+async def test_call_written_as_text_is_told_to_the_model_and_never_shown(stage: Stage) -> None:
+    """PRV-30: recognised as a failed call; neither the stream nor the reply shows it."""
+    written = 'Let me see.\n<tool_call>{"name": "look", "arguments": {}}</tool_call>'
+
+    outcome = await stage.play([says(written), says("Done.")], make_capability())
+
+    call_message, result = stage.last_messages[-2:]
+    assert isinstance(call_message, AssistantMessage)
+    assert isinstance(result, ToolMessage)
+    assert (call_message.text, result.ok) == ("Let me see.", False)
+    assert "written as text" in result.text
+    assert outcome.text == "Done."
+    assert "tool_call" not in stage.port.streamed_text
+
+
+async def test_all_kinds_of_progress_reach_the_port(stage: Stage) -> None:
+    """Streaming goes through the port, because it is part of the reply; held text is shown at the end."""
+
+    async def live(request: ChatRequest, on_delta: OnDelta) -> Completion:
+        for delta in (ReasoningDelta("hm"), TextDelta("1 "), TextDelta("\n<"), ToolCallDelta("look")):
+            on_delta(delta)
+        return says("1 \n<")
+
+    await stage.play([live])
+
+    expected = [ReasoningDelta("hm"), TextDelta("1 "), TextDelta("\n"), ToolCallDelta("look"), TextDelta("<")]
+    assert stage.port.deltas == expected
+
+
+async def test_model_call_that_never_ends_fails_its_turn_only(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Issue 2, agent loop: a per-step deadline that fails only its turn."""
+    monkeypatch.setattr(loop, "STEP_DEADLINE_S", 0.01)
+
+    async def hang(request: ChatRequest, on_delta: OnDelta) -> Completion:
+        await asyncio.Event().wait()
+        return says("never")
+
+    with pytest.raises(LimitReached) as caught:
+        await stage.play([hang])
+
+    assert caught.value.limit == "step_seconds"
+    assert [(call.status, call.error) for call in of_kind(stage.seen, ModelCalled)] == [("error", "step deadline")]
+
+
+@pytest.mark.parametrize(
+    ("line", "status", "tokens"), [(says("hi"), "ok", 10), (empty(streamed=True), "error", 0)], ids=["ok", "error"]
+)
+async def test_each_model_call_leaves_one_event(stage: Stage, line: Line, status: str, tokens: int) -> None:
+    """House 10: the loop emits one ModelCalled per call, failed ones too."""
+    try:
+        await stage.play([line])
+    except ProviderFailed:
+        assert status == "error"
+
+    events = of_kind(stage.seen, ModelCalled)
+    assert [(event.provider, event.model, event.status, event.input_tokens) for event in events] == [
+        ("fake", "script-1", status, tokens)
+    ]
+
+
+@pytest.mark.parametrize("phase", ["waiting for the model", "model streams", "between calls", "in a tool"])
+async def test_stop_is_heard_in_every_phase(stage: Stage, phase: str) -> None:
+    """QUE-01 (a) to (c): the turn ends, nothing of it starts afterwards, and each call has its one result."""
+    reached, ran = asyncio.Event(), list[str]()
+
+    async def model(request: ChatRequest, on_delta: OnDelta) -> Completion:
+        if phase == "model streams":
+            on_delta(TextDelta("so"))
+        if phase in ("waiting for the model", "model streams"):
+            reached.set()
+            await asyncio.Event().wait()
+        return calls(*(make_call(number=n, n=n) for n in range(1, 4)))
+
+    async def tool(arguments: Mapping[str, JsonValue], context: ToolContext) -> ToolResult:
+        ran.append(context.call_id)
+        reached.set()
+        if phase == "in a tool":
+            await asyncio.Event().wait()
+        return ToolResult(True, "")
+
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        task = group.create_task(stage.play([model], make_capability(run=tool)))
+        await reached.wait()
+        task.cancel()
+
+    stopped_in_model = phase in ("waiting for the model", "model streams")
+    events = [item.event for item in stage.seen.drain()]
+    assert task.cancelled()
+    assert len(stage.router.requests) == 1
+    assert ran == ([] if stopped_in_model else ["call00001"])
+    assert [e.status for e in events if isinstance(e, ModelCalled)] == ["cancelled" if stopped_in_model else "ok"]
+    ends = [e.call_id for e in events if isinstance(e, ToolCalled)]
+    assert ends == ([] if stopped_in_model else ["call00001", "call00002", "call00003"])
+
+
+KINDS = st.sampled_from(["good", "fails", "raises", "unknown", "malformed", "breaks off"])
+
+
+def check_pairs(messages: Sequence[ChatMessage]) -> None:
+    """Every call is followed by exactly one result, in order, before anything else."""
+    open_calls: list[str] = []
+    for message in messages:
+        if isinstance(message, ToolMessage):
+            assert open_calls
+            assert message.call_id == open_calls.pop(0)
+            continue
+        assert open_calls == []
+        if isinstance(message, AssistantMessage):
+            assert message.text or message.tool_calls
+            open_calls = [call.id for call in message.tool_calls]
+    assert open_calls == []
+
+
+@given(script=st.lists(st.lists(KINDS, min_size=1, max_size=4), max_size=6), stop_at=st.integers(0, 30))
+def test_any_script_leaves_a_valid_history_and_one_result_per_call(script: list[list[str]], stop_at: int) -> None:
+    """CTX-01 to CTX-03: whatever the calls do and whenever the turn is stopped, no call and no result is orphaned."""
+    asyncio.run(play_any(script, stop_at))
+
+
+async def play_any(script: list[list[str]], stop_at: int) -> None:
+    number, lines, made = 0, list[Line](), list[str]()
+    for batch in script:
+        batch_calls: list[ToolCall] = []
+        for kind in batch:
+            number += 1
+            call = make_call("nothing" if kind == "unknown" else "look", number, kind=kind, n=number)
+            batch_calls.append(ToolCall(call.id, "look", {}, f"broken {number}") if kind == "malformed" else call)
+        lines.append(calls(*batch_calls))
+    lines.append(says("end"))
+    task: asyncio.Task[Completed] | None = None
+
+    async def tool(arguments: Mapping[str, JsonValue], context: ToolContext) -> ToolResult:
+        made.append(context.call_id)
+        if len(made) == stop_at and task is not None:
+            task.cancel()
+        match arguments["kind"]:
+            case "raises":
+                raise KeyError("x")
+            case "breaks off":
+                raise asyncio.CancelledError
+            case kind:
+                return ToolResult(kind == "good", "text")
+
+    events = Events(SystemClock())
+    with events.subscribe(1_000) as seen:
+        stage = Stage(events, seen)
+        async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+            task = group.create_task(stage.play(lines, make_capability(run=tool)))
+        for request in stage.router.requests:
+            check_pairs(request.messages)
+        if not task.cancelled():
+            check_pairs(task.result().new_messages)
+        asked = [call.id for line in lines[: len(stage.router.requests)] for call in as_completion(line).tool_calls]
+        assert sorted(event.call_id for event in of_kind(seen, ToolCalled)) == sorted(asked)
+
+
+def as_completion(line: Line) -> Completion:
+    assert isinstance(line, Completion)
+    return line
+
+
+async def test_errors_of_a_provider_pass_through_unchanged(stage: Stage) -> None:
+    """The runner turns reasons into sentences; the loop does not guess."""
+    error = ProviderFailed(ErrorKind.AUTH, provider="fake", model="script-1", status=401)
+
+    with pytest.raises(FermixError) as caught:
+        await stage.play([error])
+
+    assert caught.value is error
