@@ -45,10 +45,17 @@ def _version(argv: list[str]) -> int:
     return version.main(argv)
 
 
+def _engine(argv: list[str]) -> int:
+    from fermix.cli.verbs import engine
+
+    return engine.main(argv)
+
+
 VERBS = (
     Verb("ask", "ask one question and print the answer", _ask),
     Verb("stop", "stop the daemon", _stop),
     Verb("status", "tell what runs and what is missing", _status),
     Verb("logs", "show the daemon's log", _logs),
     Verb("version", "print the version", _version),
+    Verb("_engine", "serve the embedded model", _engine, hidden=True),
 )

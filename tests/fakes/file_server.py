@@ -23,7 +23,7 @@ class FileServer:
 
     @contextmanager
     def serve(self) -> Generator[FileServer]:
-        server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"files": self}))
+        server = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"files": self}))
         self.base_url = f"http://127.0.0.1:{server.server_address[1]}"
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
@@ -33,6 +33,11 @@ class FileServer:
             server.shutdown()
             server.server_close()
             thread.join(5)
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Say nothing: clients that hang up are part of the tests."""
 
 
 class _Handler(BaseHTTPRequestHandler):
