@@ -1,0 +1,7 @@
+"""The gateway: who may speak, in what order, and the way back."""
+
+from fermix.gateway.authorize import Access, Authorizer
+from fermix.gateway.channel import Abilities, Channel
+from fermix.gateway.gateway import Gateway, Rooms
+
+__all__ = ["Abilities", "Access", "Authorizer", "Channel", "Gateway", "Rooms"]

@@ -1,0 +1,128 @@
+"""What works right now, judged from live services and never from configuration. Read by HTTP, the socket and status.
+
+Shape: reference 3, section 11.1. Overall: "setup_required" beats "degraded" beats "ready".
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from datetime import datetime
+from typing import Literal, Protocol
+
+from fermix import __version__
+from fermix.clock import Clock
+from fermix.events import EventQueue, Recorded, ServiceState
+from fermix.home import Home
+from fermix.protocol.methods import LocalModel, ProviderRow, ServiceRow
+
+Overall = Literal["ready", "degraded", "setup_required"]
+NO_MODEL = "no model can answer: run `fermix setup`"
+
+
+class Models(Protocol):
+    """Who could answer."""
+
+    @property
+    def current(self) -> str | None:
+        """The route that would answer now, None when none can."""
+        ...
+
+    def rows(self) -> list[ProviderRow]: ...
+
+    def local(self) -> LocalModel: ...
+
+
+class Storage(Protocol):
+    """Whether history reaches the disk."""
+
+    @property
+    def problem(self) -> str:
+        """ "" while all is well, else one sentence."""
+        ...
+
+
+class HealthBoard:
+    """Keeps the last state of every service. Itself a service that follows the events."""
+
+    name = "health"
+
+    def __init__(self, home: Home, clock: Clock, news: EventQueue, storage: Storage) -> None:
+        self._home = home
+        self._clock = clock
+        self._news = news
+        self._storage = storage
+        self._states: dict[str, ServiceState] = {}
+        self._models: Models | None = None
+        self.started_at: datetime = clock.now()
+
+    def watch_models(self, models: Models) -> None:
+        self._models = models
+
+    async def run(self, started: Callable[[], None]) -> None:
+        started()
+        while True:
+            self._take([await self._news.get()])
+
+    def services(self) -> list[ServiceRow]:
+        self._take(self._news.drain())
+        return [
+            {"service": state.service, "state": state.state, "reason": state.reason}
+            for state in sorted(self._states.values(), key=lambda state: state.service)
+        ]
+
+    def overall(self) -> Overall:
+        if self._models is None or self._models.current is None:
+            return "setup_required"
+        broken = any(row["state"] != "up" for row in self.services())
+        return "degraded" if broken or self._storage.problem else "ready"
+
+    def failures(self) -> list[str]:
+        """One sentence for each thing that is missing or broken."""
+        lost = [f"{row['service']}: {row['reason']}" for row in self.services() if row["state"] != "up"]
+        missing = [] if self._models and self._models.current else [NO_MODEL]
+        return [*missing, *lost, *([self._storage.problem] if self._storage.problem else [])]
+
+    def report(self) -> dict[str, object]:
+        """The body of GET /health/ready."""
+        models = self._models
+        return {
+            "status": self.overall(),
+            "failures": self.failures(),
+            "config": {
+                "home": str(self._home.root),
+                "path": str(self._home.config),
+                "workspace": str(self._home.workspace),
+            },
+            "restart_required?": False,
+            "restart_reasons": [],
+            "providers": [_provider(row) for row in models.rows()] if models else [],
+            "local_model": models.local() if models else None,
+            "channels": [],
+            "memory": {"store": "degraded" if self._storage.problem else "ready"},
+            "services": self.services(),
+            **self.identity(),
+        }
+
+    def identity(self) -> dict[str, object]:
+        return {
+            "app": "fermix",
+            "version": __version__,
+            "pid": os.getpid(),
+            "timestamp": self._clock.now().isoformat(),
+        }
+
+    def _take(self, news: list[Recorded]) -> None:
+        for item in news:
+            if isinstance(item.event, ServiceState):
+                self._states[item.event.service] = item.event
+
+
+def _provider(row: ProviderRow) -> dict[str, object]:
+    return {
+        "name": row["provider"],
+        "status": "ready" if row["usable"] else "setup_required",
+        "auth_mode": "none" if row["key_from"] == "none needed" else "api_key",
+        "primary": row["primary"],
+        "model": row["model"],
+    }

@@ -1,0 +1,17 @@
+"""What every test gets: a home of its own, and no way to the owner's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction] - pytest
+    """FERMIX_HOME and HOME are temporary; no key of the machine's environment is seen."""
+    monkeypatch.setenv("FERMIX_HOME", str(tmp_path / "fermix"))
+    monkeypatch.setenv("HOME", str(tmp_path / "user"))
+    (tmp_path / "user").mkdir()
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "XAI_API_KEY", "OPENROUTER_API_KEY", "MISTRAL_API_KEY"):
+        monkeypatch.delenv(name, raising=False)

@@ -1,0 +1,344 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import pytest
+
+from fermix.agent.turn import Failed, ReplyPort, Turn, TurnOutcome
+from fermix.clock import SystemClock
+from fermix.events import EventQueue, Events, MessageReceived, MessageSettled
+from fermix.gateway import Access, Authorizer, Gateway, Rooms
+from fermix.gateway.commands.catalog import COMMANDS
+from fermix.gateway.gateway import EMPTY, RESTARTING
+from fermix.message import ConversationKey
+from tests.fakes.channel import FakeAgent, FakeChannel, completed, message
+from tests.requirements import covers
+
+
+@dataclass
+class FakeConversations:
+    cleared: list[ConversationKey] = field(default_factory=list)
+
+    async def clear(self, key: ConversationKey) -> None:
+        self.cleared.append(key)
+
+
+@dataclass
+class House:
+    gateway: Gateway
+    channel: FakeChannel
+    agent: FakeAgent
+    conversations: FakeConversations
+    news: EventQueue
+
+    async def say(self, text: str, id: str = "m1", chat: str = "chat") -> None:
+        await self.gateway.ingest(message(text, id=id, chat=chat), self.channel)
+
+    async def settled(self, count: int) -> list[MessageSettled]:
+        found: list[MessageSettled] = []
+        async with asyncio.timeout(5):
+            while len(found) < count:
+                event = (await self.news.get()).event
+                if isinstance(event, MessageSettled):
+                    found.append(event)
+        return found
+
+
+@asynccontextmanager
+async def house(agent: FakeAgent | None = None) -> AsyncGenerator[House]:
+    events, agent, conversations = Events(SystemClock()), agent or FakeAgent(), FakeConversations()
+    access = Authorizer(
+        {"cli": Access(local=True), "telegram": Access(local=False, owner="1", listed=frozenset({"2"}))}
+    )
+    rooms = Rooms(agent, access, conversations, COMMANDS, events, SystemClock())
+    with events.subscribe(100_000) as news:
+        async with Gateway.open(rooms) as gateway:
+            yield House(gateway, FakeChannel(), agent, conversations, news)
+
+
+class Gate:
+    """Holds turns until the test lets them go."""
+
+    def __init__(self) -> None:
+        self.entered = asyncio.Event()
+        self.go = asyncio.Event()
+
+    async def __call__(self, turn: Turn, port: ReplyPort) -> TurnOutcome:
+        self.entered.set()
+        await self.go.wait()
+        return completed(f"answer to {turn.message.text}")
+
+
+@covers("ingress.single-entry", "ingress.order", "commit.after-delivery", "turn.own-task")
+async def test_a_message_is_answered_delivered_and_then_committed() -> None:
+    async with house() as rooms:
+        await rooms.say("hello")
+
+        assert await rooms.channel.wait_for(1) == [("m1", "HELLO")]
+        assert [event.outcome for event in await rooms.settled(1)] == ["completed"]
+        assert rooms.agent.committed == ["m1"]
+
+
+@covers("ingress.deny.silent", "ingress.deny.no-agent", "ingress.authorize.before-agent", "ingress.deny.logged")
+async def test_a_stranger_reaches_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """Ingress and trust, step 2: one escaped warning, no reply, no agent, nothing stored or emitted."""
+    async with house() as rooms:
+        stranger = message("hi", channel="telegram", sender="evil\nid", id="x")
+        with caplog.at_level(logging.WARNING):
+            await rooms.gateway.ingest(stranger, rooms.channel)
+
+        assert rooms.news.drain() == []
+        assert (rooms.channel.sent, rooms.agent.started) == ([], [])
+        assert len(caplog.records) == 1
+        assert "evil\\nid" in caplog.text
+
+
+@covers("ingress.required-fields", "ingress.invalid.dropped")
+async def test_a_message_without_a_required_field_is_dropped_with_its_name(caplog: pytest.LogCaptureFixture) -> None:
+    async with house() as rooms:
+        await rooms.gateway.ingest(message("hi", id=""), rooms.channel)
+
+        assert (rooms.channel.sent, rooms.agent.started) == ([], [])
+        assert "field id is missing" in caplog.text
+
+
+@covers("empty.reply", "empty.no-turn", "empty.after-authorization")
+async def test_a_blank_message_gets_the_sentence_and_no_turn() -> None:
+    async with house() as rooms:
+        await rooms.say("  \n ")
+
+        assert await rooms.channel.wait_for(1) == [("m1", EMPTY)]
+        assert [event.outcome for event in await rooms.settled(1)] == ["handled"]
+        assert rooms.agent.started == []
+
+
+@covers("queue.fifo", "queue.one-active", "queue.key", "queue.waiting-is-kept")
+async def test_messages_of_a_conversation_run_one_at_a_time_in_order() -> None:
+    gate = Gate()
+    async with house(FakeAgent(gate)) as rooms:
+        for number in range(5):
+            await rooms.say(f"q{number}", id=f"m{number}")
+        await asyncio.wait_for(gate.entered.wait(), 5)
+
+        assert rooms.agent.started == ["m0"]
+        assert rooms.gateway.lanes.counts() == (1, 4)
+        gate.go.set()
+        assert await rooms.channel.wait_for(5) == [(f"m{n}", f"answer to q{n}") for n in range(5)]
+        assert rooms.agent.most_at_once == 1
+
+
+@covers("queue.independent")
+async def test_conversations_run_at_the_same_time() -> None:
+    gate = Gate()
+    async with house(FakeAgent(gate)) as rooms:
+        for chat in ("a", "b", "c"):
+            await rooms.say("hi", id=chat, chat=chat)
+        async with asyncio.timeout(5):
+            while len(rooms.agent.started) < 3:
+                await asyncio.sleep(0)
+
+        assert sorted(rooms.agent.started) == ["a", "b", "c"]
+        gate.go.set()
+
+
+@covers("queue.only-stop-cancels")
+async def test_stop_is_answered_at_once_and_ends_the_turn_and_what_waits() -> None:
+    """QUE-01: a stop never waits behind the turn it stops."""
+    gate = Gate()
+    async with house(FakeAgent(gate)) as rooms:
+        await rooms.say("long", id="m1")
+        await rooms.say("later", id="m2")
+        await asyncio.wait_for(gate.entered.wait(), 5)
+        await rooms.say("/stop", id="m3")
+        await rooms.channel.wait_for(1)
+
+        assert rooms.channel.sent == [("m3", "Stopped. 1 waiting message was dropped.")]
+        outcomes = {event.message_id: event.outcome for event in await rooms.settled(3)}
+        assert outcomes == {"m1": "cancelled", "m2": "cancelled", "m3": "handled"}
+        assert rooms.agent.abandoned == [("m1", "Cancelled")]
+        assert rooms.agent.started == ["m1"]
+
+
+async def test_a_stop_on_an_idle_conversation_does_not_arm_itself() -> None:
+    """QUE-02: the next message runs."""
+    async with house() as rooms:
+        await rooms.say("/stop", id="m1")
+        await rooms.say("hi", id="m2")
+
+        assert await rooms.channel.wait_for(2) == [("m1", "Nothing is running here."), ("m2", "HI")]
+
+
+async def test_a_message_after_a_stop_is_not_stopped() -> None:
+    gate = Gate()
+    async with house(FakeAgent(gate)) as rooms:
+        await rooms.say("long", id="m1")
+        await asyncio.wait_for(gate.entered.wait(), 5)
+        await rooms.say("/stop", id="m2")
+        await rooms.say("next", id="m3")
+        gate.go.set()
+
+        await rooms.settled(3)
+        assert rooms.channel.sent == [("m2", "Stopped."), ("m3", "answer to next")]
+
+
+async def test_a_turn_that_ends_at_once_is_never_a_crash() -> None:
+    """QUE-07: two hundred instant turns, all completed."""
+    async with house() as rooms:
+        for number in range(200):
+            await rooms.say("hi", id=f"m{number}", chat=f"c{number % 20}")
+
+        assert {event.outcome for event in await rooms.settled(200)} == {"completed"}
+
+
+async def test_a_turn_that_breaks_ends_only_itself() -> None:
+    async def broken(turn: Turn, port: ReplyPort) -> TurnOutcome:
+        if turn.message.text == "bad":
+            raise RuntimeError("bug")
+        return completed("fine")
+
+    async with house(FakeAgent(broken)) as rooms:
+        await rooms.say("bad", id="m1")
+        await rooms.say("good", id="m2")
+
+        assert [event.outcome for event in await rooms.settled(2)] == ["failed", "completed"]
+        assert rooms.channel.sent[1] == ("m2", "fine")
+        assert rooms.agent.abandoned == [("m1", "Failed")]
+
+
+async def test_a_failed_turn_tells_the_sender_and_is_abandoned() -> None:
+    async def fails(turn: Turn, port: ReplyPort) -> TurnOutcome:
+        return Failed("The provider is away.", "http 503")
+
+    async with house(FakeAgent(fails)) as rooms:
+        await rooms.say("hi")
+        settled = await rooms.settled(1)
+
+        assert rooms.channel.sent == [("m1", "The provider is away.")]
+        assert (settled[0].outcome, settled[0].error) == ("failed", "The provider is away.")
+
+
+async def test_a_reply_that_cannot_be_delivered_is_not_committed() -> None:
+    async with house() as rooms:
+        rooms.channel.broken = True
+        await rooms.say("hi")
+
+        assert [event.outcome for event in await rooms.settled(1)] == ["failed"]
+        assert (rooms.agent.committed, rooms.agent.abandoned) == ([], [("m1", "Failed")])
+
+
+@covers("whoami.answers-id")
+async def test_whoami_and_help_answer_without_a_turn() -> None:
+    async with house() as rooms:
+        await rooms.say("/whoami", id="m1")
+        await rooms.say("/help", id="m2")
+        sent = dict(await rooms.channel.wait_for(2))
+
+        assert sent["m1"] == "You are `cli` on `cli` (operator)."
+        assert all(f"`/{command.name}`" in sent["m2"] for command in COMMANDS)
+        assert rooms.agent.started == []
+
+
+async def test_a_guest_is_refused_what_is_the_owners_and_is_not_shown_it() -> None:
+    async with house() as rooms:
+        for id, text in (("m1", "/new"), ("m2", "/help")):
+            await rooms.gateway.ingest(message(text, id=id, channel="telegram", sender="2"), rooms.channel)
+        sent = dict(await rooms.channel.wait_for(2))
+
+        assert sent["m1"] == "/new is for the owner of this agent."
+        assert "/stop" not in sent["m2"]
+        assert rooms.conversations.cleared == []
+
+
+async def test_new_clears_this_conversation() -> None:
+    async with house() as rooms:
+        await rooms.say("/new")
+        await rooms.channel.wait_for(1)
+
+        assert rooms.conversations.cleared == [ConversationKey("cli", "chat", "root")]
+
+
+@covers("enqueue.trust-attached", "trust.whole-turn")
+async def test_the_turn_carries_the_trust_decided_at_the_door() -> None:
+    seen: list[tuple[str, str, bool]] = []
+
+    async def look(turn: Turn, port: ReplyPort) -> TurnOutcome:
+        seen.append((turn.message.id, turn.trust, turn.attended))
+        return completed("ok")
+
+    async with house(FakeAgent(look)) as rooms:
+        await rooms.say("hi", id="m1")
+        await rooms.gateway.ingest(message("hi", id="m2", channel="telegram", sender="2"), rooms.channel)
+        await rooms.settled(2)
+
+        assert sorted(seen) == [("m1", "operator", True), ("m2", "guest", True)]
+
+
+async def test_closing_lets_running_turns_end_and_refuses_new_messages() -> None:
+    gate = Gate()
+    async with house(FakeAgent(gate)) as rooms:
+        await rooms.say("long", id="m1")
+        await asyncio.wait_for(gate.entered.wait(), 5)
+        asyncio.get_running_loop().call_later(0.05, gate.go.set)
+        rooms.gateway._closing = True
+        await rooms.say("late", id="m2")
+
+    assert rooms.channel.sent == [("m2", RESTARTING), ("m1", "answer to long")]
+
+
+async def test_many_conversations_with_random_stops_keep_their_order_and_lose_nothing() -> None:
+    """Each message is settled exactly once; answers keep the order of their conversation."""
+    chance = random.Random(7)
+
+    async def yields(turn: Turn, port: ReplyPort) -> TurnOutcome:
+        for _ in range(chance.randrange(6)):
+            await asyncio.sleep(0)
+        return completed(turn.message.id)
+
+    async with house(FakeAgent(yields)) as rooms:
+        sent = 0
+        for number in range(400):
+            chat = f"c{chance.randrange(40)}"
+            text = "/stop" if chance.random() < 0.1 else "hi"
+            await rooms.say(text, id=f"{number}", chat=chat)
+            sent += 1
+            if chance.random() < 0.3:
+                await asyncio.sleep(0)
+        settled = await rooms.settled(sent)
+
+        assert sorted(int(event.message_id) for event in settled) == list(range(sent))
+        completed_ids = {event.message_id for event in settled if event.outcome == "completed"}
+        answered = [id for id, text in rooms.channel.sent if text == id]
+        assert set(answered) == completed_ids
+        for chat in range(40):
+            mine = [
+                int(event.message_id)
+                for event in settled
+                if event.key.chat_id == f"c{chat}" and event.outcome == "completed"
+            ]
+            assert mine == sorted(mine)
+        assert rooms.agent.most_at_once == 1
+
+
+async def test_idle_lanes_are_forgotten() -> None:
+    """QUE-09: a month of different chats leaves nothing in memory."""
+    async with house() as rooms:
+        for number in range(500):
+            await rooms.say("hi", id=f"m{number}", chat=f"c{number}")
+        await rooms.settled(500)
+        await asyncio.sleep(0)
+
+        assert rooms.gateway.lanes.counts() == (0, 0)
+        assert rooms.gateway.lanes._lanes == {}
+
+
+async def test_an_accepted_message_is_announced_with_its_trust() -> None:
+    async with house() as rooms:
+        await rooms.say("hi")
+        first = (await rooms.news.get()).event
+
+        assert first == MessageReceived(ConversationKey("cli", "chat", "root"), "m1", "operator", "hi")
