@@ -68,5 +68,5 @@ class _Handler(BaseHTTPRequestHandler):
             return 416
         return 206 if start else 200
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name in the base class
+    def log_message(self, format: str, *args: object) -> None:
         """Say nothing: the test reads `asked`."""
