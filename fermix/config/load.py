@@ -33,7 +33,7 @@ def load(
 
     Raises: ConfigError; a missing file means defaults.
     """
-    return build(read_text(home.config), home, environ, sections, secret_names)
+    return build(decode(read(home.config), home.config), home, environ, sections, secret_names)
 
 
 def build(
@@ -62,17 +62,22 @@ def build(
     )
 
 
-def read_text(path: Path) -> str:
-    """Return the file's text without a byte order mark; "" when there is no file. Raises: ConfigError."""
+def read(path: Path) -> bytes:
+    """Return the file as it is; nothing when there is no file. Raises: ConfigError."""
     try:
         with path.open("rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
     except FileNotFoundError:
-        return ""
+        return b""
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", path=str(path)) from error
     if len(data) > MAX_FILE_BYTES:
         raise ConfigError(f"is larger than {MAX_FILE_BYTES} bytes", path=str(path))
+    return data
+
+
+def decode(data: bytes, path: Path) -> str:
+    """Return the text without a byte order mark. Raises: ConfigError with line and column."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

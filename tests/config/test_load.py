@@ -43,7 +43,9 @@ RELEASED = Path(__file__).parent / "released"
 
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
-    return Home(tmp_path)
+    root = tmp_path / "home"
+    root.mkdir(mode=0o700)
+    return Home(root)
 
 
 def read(text: str, environ: dict[str, str] | None = None) -> Config:
