@@ -1,0 +1,122 @@
+"""The rules of the house that a machine can hold: sizes, names, catalogs, where dangerous things may stand."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.requirements import covers
+
+ROOT = Path(__file__).parent.parent.parent
+PACKAGE = ROOT / "fermix"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+MAX_MODULE_LINES = 400
+MAX_FUNCTION_LINES = 60
+SAY_NOTHING = {"utils", "helpers", "common", "misc", "base", "manager", "runtime"}
+ROOMS = (
+    ("agent/tools", "agent/tools/catalog.py"),
+    ("gateway/commands", "gateway/commands/catalog.py"),
+    ("cli/verbs", "cli/catalog.py"),
+    ("tui/screens", "tui/screens/catalog.py"),
+    ("channels", "channels/catalog.py"),
+)
+LATE_IMPORTS = ("cli/", "agent/providers/", "config/secrets.py", "config/secret_store.py", "tui/", "daemon/serve.py")
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def _name(path: Path) -> str:
+    return path.relative_to(PACKAGE).as_posix()
+
+
+def test_modules_stay_short() -> None:
+    assert {_name(path): lines for path in MODULES if (lines := len(_text(path).splitlines())) > MAX_MODULE_LINES} == {}
+
+
+def _functions(path: Path) -> Iterator[tuple[str, int]]:
+    for node in ast.walk(ast.parse(_text(path))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno is not None:
+            yield f"{_name(path)}:{node.name}", node.end_lineno - node.lineno + 1
+
+
+def test_functions_stay_short() -> None:
+    long = {name: lines for path in MODULES for name, lines in _functions(path) if lines > MAX_FUNCTION_LINES}
+
+    assert long == {}
+
+
+def test_names_say_something() -> None:
+    assert [_name(path) for path in MODULES if path.stem in SAY_NOTHING] == []
+
+
+def test_every_module_says_what_it_is() -> None:
+    silent = [_name(path) for path in MODULES if _text(path).strip() and not ast.get_docstring(ast.parse(_text(path)))]
+
+    assert silent == []
+
+
+def test_every_folder_of_the_package_is_a_package() -> None:
+    folders = {path.parent for path in MODULES}
+
+    assert [_name(folder) for folder in folders if not (folder / "__init__.py").exists()] == []
+
+
+@pytest.mark.parametrize(("room", "catalog"), ROOMS)
+def test_every_room_stands_in_its_catalog(room: str, catalog: str) -> None:
+    """A room nobody lists is missing from the frozen program without a word."""
+    listed = _text(PACKAGE / catalog)
+    rooms = {path.stem for path in (PACKAGE / room).glob("*.py")} - {"__init__", "catalog"}
+
+    assert {name for name in rooms if not re.search(rf"\b{name}\b", listed)} == set()
+
+
+def test_nothing_is_left_unfinished() -> None:
+    marks = re.compile(r"\b(TODO|FIXME|XXX|HACK|NotImplementedError)\b")
+
+    assert [_name(path) for path in MODULES if marks.search(_text(path))] == []
+
+
+@covers("proc.no-own-http", "proc.no-broker-no-pool")
+def test_no_part_of_ours_talks_to_another_over_http_a_broker_or_a_pool() -> None:
+    """Architecture, design choices: HTTP goes out through net.py and fetch.py and comes in through daemon/http.py."""
+    speakers = {"aiohttp": {"net.py", "daemon/http.py"}, "httpx": {"fetch.py", "setup/probe.py"}}
+    for library, allowed in speakers.items():
+        found = {_name(path) for path in MODULES if re.search(rf"^\s*(import|from) {library}\b", _text(path), re.M)}
+        assert found <= allowed, library
+    banned = re.compile(
+        r"^\s*(import|from) (multiprocessing|celery|redis|pika|kombu|zmq|rq|urllib\.request|http\.client)\b", re.M
+    )
+    assert [_name(path) for path in MODULES if banned.search(_text(path))] == []
+
+
+def test_download_addresses_stand_in_one_file() -> None:
+    address = re.compile(
+        r"https?://(?!127\.0\.0\.1|localhost|\[::1\])[a-z0-9.-]+\.[a-z]{2,}/\S*\.(whl|gguf|zip|tar|gz|bin)\b"
+    )
+
+    assert [_name(path) for path in MODULES if address.search(_text(path))] == []
+
+
+def test_text_is_read_and_written_with_an_encoding() -> None:
+    calls = re.compile(r"\.(read_text|write_text)\((?![^)]*encoding)")
+
+    assert [_name(path) for path in MODULES if calls.search(_text(path))] == []
+
+
+def test_imports_stand_at_the_top_but_for_verbs_and_heavy_rooms() -> None:
+    """House, section 11: a late import is for a verb, or for a library that only some installs need."""
+    late = {
+        _name(path)
+        for path in MODULES
+        for node in ast.walk(ast.parse(_text(path)))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and any(isinstance(inner, ast.Import | ast.ImportFrom) for inner in ast.walk(node))
+    }
+
+    assert {name for name in late if not name.startswith(LATE_IMPORTS)} == set()
