@@ -1,0 +1,227 @@
+"""Run external programs: one command to its end, or a helper for as long as it is needed.
+
+The one boundary for child processes. Every program has a session of its own, no terminal and no open descriptors
+of ours, and an owner at every moment: the coroutine that started it, until the event loop has seen the last of its
+descendants end. On every way out nothing of it is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Literal
+
+from fermix.errors import Unusable
+from fermix.native.group import Pipe, ProcessGroup
+
+Ending = Literal["exited", "timeout", "output_cap"]
+
+TAIL_BYTES = 16_384  # enough for a traceback and the lines before it
+LOG_BYTES = 1_048_576  # a chatty helper must not fill the disk; its start says most
+LINE_BYTES = 4_194_304  # as on our own socket
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of one command. `timeout_s` None: as long as its owner waits. `grace_s` lies between TERM and KILL."""
+
+    timeout_s: float | None = 30.0
+    output_bytes: int = 1_048_576
+    grace_s: float = 0.2
+
+
+DEFAULT_LIMITS = Limits()
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """How a command ended. `output` is stdout and stderr as they came; `cut_bytes` more were thrown away.
+
+    `exit_code` is negative when a signal ended the program.
+    """
+
+    exit_code: int
+    output: bytes
+    ending: Ending
+    cut_bytes: int
+
+
+async def run_child(
+    argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], stdin: bytes = b"", limits: Limits = DEFAULT_LIMITS
+) -> Finished:
+    """Run one command to its end or to a limit; cancelling kills it and all it started.
+
+    Raises: OSError when the program or the folder is not there or may not be used.
+    """
+    source = subprocess.PIPE if stdin else subprocess.DEVNULL
+    group = ProcessGroup(argv, cwd=cwd, env=env, stdin=source, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    output = _Output(limits.output_bytes)
+    pipe = Pipe(_stream(group.process.stdout), output.take)
+    try:
+        if stdin:
+            await _feed(_stream(group.process.stdin), stdin)
+        ending = await _first_ending(group, output, limits.timeout_s)
+        if ending != "exited":
+            output.keep_no_more()
+            await group.stop(limits.grace_s)
+        await group.gone()
+    finally:
+        await group.kill()
+        pipe.close()
+    return Finished(group.process.returncode, bytes(output.kept), ending, output.cut_bytes)
+
+
+class Child:
+    """A helper that lives longer than one call. Read its `lines` all the time: it stalls when its pipe is full."""
+
+    def __init__(self, group: ProcessGroup, stdout: asyncio.StreamReader, errors: _Errors) -> None:
+        self._group = group
+        self._stdout = stdout
+        self._errors = errors
+        self.pid = group.pid
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        argv: Sequence[str],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        log: Path | None = None,
+        grace_s: float = DEFAULT_LIMITS.grace_s,
+    ) -> AsyncGenerator[Child]:
+        """Start a helper; leaving asks it to end, waits `grace_s`, and kills it and all it started.
+
+        Its stderr goes to `log`, up to a mebibyte of each run. Raises: OSError when it cannot be started.
+        """
+        errors = _Errors(log)
+        try:
+            group = ProcessGroup(
+                argv, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            )
+        except BaseException:
+            errors.close()
+            raise
+        pipe = Pipe(_stream(group.process.stderr), errors.take)
+        transport: asyncio.BaseTransport | None = None
+        try:
+            stdout = asyncio.StreamReader(LINE_BYTES)
+            transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+                lambda: asyncio.StreamReaderProtocol(stdout), _stream(group.process.stdout)
+            )
+            yield cls(group, stdout, errors)
+        finally:
+            try:
+                await group.stop(grace_s)
+            finally:
+                pipe.close()
+                errors.close()
+                if transport is not None:
+                    transport.close()
+
+    async def wait(self) -> int:
+        """Return its exit code once it and all it started have ended."""
+        await asyncio.wait([self._group.ended])
+        return self._group.process.returncode
+
+    async def lines(self) -> AsyncIterator[str]:
+        """Give the lines of its stdout without their ends. Raises: Unusable for one over four mebibytes."""
+        try:
+            while line := await self._stdout.readline():
+                yield line.decode("utf-8", "replace").rstrip("\r\n")
+        except ValueError as error:
+            raise Unusable(f"pid {self.pid} wrote a line of more than {LINE_BYTES} bytes") from error
+
+    def last_output(self) -> str:
+        """Return the end of what it wrote to stderr."""
+        return self._errors.tail.decode("utf-8", "replace")
+
+
+def child_environment(
+    environ: Mapping[str, str], names: Iterable[str], *, frozen: bool = hasattr(sys, "_MEIPASS")
+) -> dict[str, str]:
+    """Pick the allowed variables; "LC_*" allows all that begin so. Never what the frozen program set for itself:
+    a library path is the one it was started with, or absent.
+    """
+    allowed = tuple(names)
+    whole = {name for name in allowed if not name.endswith("*")}
+    beginnings = tuple(name[:-1] for name in allowed if name.endswith("*"))
+    picked = {name: value for name, value in environ.items() if name in whole or name.startswith(beginnings)}
+    return _as_before_the_freeze(picked, environ) if frozen else picked
+
+
+def _as_before_the_freeze(picked: dict[str, str], environ: Mapping[str, str]) -> dict[str, str]:
+    restored = {name: value for name, value in picked.items() if not name.startswith(FREEZER_NAMES)}
+    for name in picked:
+        if f"{name}_ORIG" in environ:
+            restored[name] = environ[f"{name}_ORIG"]
+    return restored
+
+
+FREEZER_NAMES = ("LD_LIBRARY_PATH", "DYLD_", "_PYI_", "_MEIPASS", "SSL_CERT_", "PYTHONHOME")
+
+
+def _stream(stream: IO[bytes] | None) -> IO[bytes]:
+    assert stream is not None, "asked for as a pipe"
+    return stream
+
+
+async def _feed(stream: IO[bytes], data: bytes) -> None:
+    """Write in the background; a program that does not read is no error."""
+    transport, _ = await asyncio.get_running_loop().connect_write_pipe(asyncio.BaseProtocol, stream)
+    transport.write(data)
+    transport.close()
+
+
+async def _first_ending(group: ProcessGroup, output: _Output, timeout_s: float | None) -> Ending:
+    await asyncio.wait([group.exited, output.full], timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+    if output.full.done():
+        return "output_cap"
+    return "exited" if group.exited.done() else "timeout"
+
+
+class _Output:
+    """The first bytes of an output, and how many came after them."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self.kept = bytearray()
+        self.cut_bytes = 0
+        self.full: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._most_bytes = most_bytes
+
+    def take(self, chunk: bytes) -> None:
+        room = self._most_bytes - len(self.kept)
+        self.kept += chunk[:room]
+        self.cut_bytes += max(0, len(chunk) - room)
+        if self.cut_bytes and not self.full.done():
+            self.full.set_result(None)
+
+    def keep_no_more(self) -> None:
+        """What is written after the end may hold anything, so it is only counted."""
+        self._most_bytes = len(self.kept)
+
+
+class _Errors:
+    """The stderr of a helper: its end in memory, its start in a file when one is wanted."""
+
+    def __init__(self, log: Path | None) -> None:
+        self.tail = b""
+        self._room = LOG_BYTES
+        self._log = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600) if log else None
+
+    def take(self, chunk: bytes) -> None:
+        self.tail = (self.tail + chunk)[-TAIL_BYTES:]
+        if self._log is not None and self._room > 0:
+            self._room -= os.write(self._log, chunk[: self._room])
+
+    def close(self) -> None:
+        if self._log is not None:
+            os.close(self._log)
+            self._log = None

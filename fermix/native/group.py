@@ -1,0 +1,161 @@
+"""One command with all it starts, owned from its first moment to the last sweep. Used by `child.py` only.
+
+The end is noticed by the event loop itself and not by a task, so it needs nobody who still waits. The leader is
+reaped last: as long as it is not, its number cannot become the number of a stranger's group. Lives on one event
+loop, in one thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import signal
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+from fermix.native.library import native
+from fermix.native.sweep import become_subreaper, children, kill_group, reap_adopted, sweep_tree
+
+log = logging.getLogger(__name__)
+
+MARKER = "FERMIX_CHILD"
+SWEEP_PAUSE_S = 0.002  # a killed process needs about a millisecond to be gone
+MOST_SWEEPS = 500  # a second; only a process in a dead file system outlives that
+CHUNK_BYTES = 65_536
+MOST_DRAINED_BYTES = 4 * 1_048_576  # four times the largest pipe of an ordinary user
+
+_kept: set[int] = set()  # processes that somebody else waits for: leaders of groups, detached programs
+
+
+def keep(pid: int) -> None:
+    """Never take this process for an orphan."""
+    _kept.add(pid)
+
+
+class ProcessGroup:
+    """A started command in a session of its own. Its standard streams are as `subprocess` takes them.
+
+    Raises: OSError when the program cannot be started.
+    """
+
+    def __init__(
+        self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], stdin: int, stdout: int, stderr: int
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._marker = f"{MARKER}={secrets.token_hex(16)}"
+        self._elders = children()
+        self.exited: asyncio.Future[None] = self._loop.create_future()
+        self.ended: asyncio.Future[None] = self._loop.create_future()
+        become_subreaper()
+        name, _, value = self._marker.partition("=")
+        self.process = subprocess.Popen(
+            argv,
+            cwd=cwd,
+            env={name: value, **env},
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            bufsize=0,
+            start_new_session=True,
+        )
+        self.pid = self.process.pid
+        keep(self.pid)
+        self._watch_exit()
+
+    def signal(self, signum: int) -> None:
+        """Signal the group and every descendant outside of it; nothing once all have ended."""
+        if not self.ended.done():
+            kill_group(self.pid, signum)
+            self._sweep(signum)
+
+    async def stop(self, grace_s: float) -> None:
+        """Ask to end, wait a little, then kill, always. Returns when all are gone."""
+        try:
+            self.signal(signal.SIGTERM)
+            await asyncio.wait([self.exited], timeout=grace_s)
+        finally:
+            self.signal(signal.SIGKILL)
+        await self.gone()
+
+    async def kill(self) -> None:
+        """Kill at once. Returns when all are gone."""
+        self.signal(signal.SIGKILL)
+        await self.gone()
+
+    async def gone(self) -> None:
+        """Wait until nothing is left; bounded, because a process in a dead file system cannot be killed."""
+        await asyncio.wait([self.ended], timeout=2 * MOST_SWEEPS * SWEEP_PAUSE_S)
+
+    def _watch_exit(self) -> None:
+        try:
+            watch = native.exit_descriptor(self.pid)
+        except OSError:
+            self._sweep(signal.SIGKILL)
+            kill_group(self.pid, signal.SIGKILL)
+            self.process.wait()
+            _kept.discard(self.pid)
+            raise
+        self._loop.add_reader(watch, self._on_exit, watch)
+
+    def _on_exit(self, watch: int) -> None:
+        self._loop.remove_reader(watch)
+        os.close(watch)
+        kill_group(self.pid, signal.SIGKILL)
+        self.exited.set_result(None)
+        self._end(MOST_SWEEPS)
+
+    def _end(self, sweeps_left: int) -> None:
+        """Sweep until a pass finds nobody, then reap the leader.
+
+        One that has ended counts too: its children may have come to us since we looked.
+        """
+        found = self._sweep(signal.SIGKILL) + reap_adopted(self._elders | _kept)
+        if found and sweeps_left:
+            self._loop.call_later(SWEEP_PAUSE_S, self._end, sweeps_left - 1)
+            return
+        if found:
+            log.error("processes that cannot be killed: %d, started by pid %d", found, self.pid)
+        self.process.wait()
+        _kept.discard(self.pid)
+        self.ended.set_result(None)
+
+    def _sweep(self, signum: int) -> int:
+        return sweep_tree(self.pid, signum, marker=self._marker, spared=self._elders | _kept)
+
+
+class Pipe:
+    """The reading end of a child's stream; hands over chunks of bytes as they come."""
+
+    def __init__(self, file: IO[bytes], take: Callable[[bytes], None]) -> None:
+        self._file = file
+        self._take = take
+        self._loop = asyncio.get_running_loop()
+        os.set_blocking(file.fileno(), False)
+        self._loop.add_reader(file.fileno(), self._read_some)
+
+    def close(self) -> None:
+        """Hand over what is in the pipe now, then close it; what comes later is lost on purpose."""
+        read_bytes = 0
+        while not self._file.closed and read_bytes < MOST_DRAINED_BYTES and (got := self._read_some()):
+            read_bytes += got
+        self._close()
+
+    def _read_some(self) -> int:
+        try:
+            chunk = os.read(self._file.fileno(), CHUNK_BYTES)
+        except BlockingIOError:
+            return 0
+        if chunk:
+            self._take(chunk)
+        else:
+            self._close()
+        return len(chunk)
+
+    def _close(self) -> None:
+        if not self._file.closed:
+            self._loop.remove_reader(self._file.fileno())
+            self._file.close()
