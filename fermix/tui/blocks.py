@@ -26,12 +26,15 @@ class UserBlock:
 
 @dataclass(frozen=True, slots=True)
 class ReplyBlock:
-    """Markdown from the model, or from Fermix itself when `model` is None. While it streams, `model` is ""."""
+    """Markdown from the model, or from Fermix itself when `model` is None. While it streams, `model` is "".
+
+    The last part of a delivered reply is `signed`: it says who spoke.
+    """
 
     key: str
     text: str
     model: str | None
-    continued: bool = False
+    signed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -232,7 +232,7 @@ class Conversation:
         first, *more = split_text(whole)
         self.blocks[-1] = replace(tail, text=first)
         for part in more:
-            self.blocks.append(ReplyBlock(self._key(), part, WRITING, continued=True))
+            self.blocks.append(ReplyBlock(self._key(), part, WRITING))
             self._draft.append(self.blocks[-1].key)
 
     def _replace_draft(self, text: str, model: str | None) -> None:
@@ -242,7 +242,7 @@ class Conversation:
         at = len(self.blocks) if at is None else at
         parts = split_text(text)
         self.blocks[at : at + len(keys)] = [
-            ReplyBlock(keys[i] if i < len(keys) else self._key(), part, model, continued=i > 0)
+            ReplyBlock(keys[i] if i < len(keys) else self._key(), part, model, signed=i == len(parts) - 1)
             for i, part in enumerate(parts)
         ]
 
@@ -290,9 +290,12 @@ class Conversation:
 
     def _restore_text(self, text: str, model: str | None, *, is_user: bool) -> None:
         self.model = model or self.model
-        for number, part in enumerate(split_text(text)):
-            key, continued = self._key(), number > 0
-            self.blocks.append(UserBlock(key, part, continued) if is_user else ReplyBlock(key, part, model, continued))
+        parts = split_text(text)
+        for number, part in enumerate(parts):
+            if is_user:
+                self.blocks.append(UserBlock(self._key(), part, continued=number > 0))
+            else:
+                self.blocks.append(ReplyBlock(self._key(), part, model, signed=number == len(parts) - 1))
 
     def _live_blocks(self) -> list[Block]:
         """The blocks of the running turn, from its own message on."""
@@ -314,7 +317,7 @@ class Conversation:
 
     def _key(self) -> str:
         self._numbers += 1
-        return f"b{self._numbers}"
+        return f"{self.session}.{self._numbers}"
 
 
 def _stored_tool(key: str, entry: Fields) -> ToolBlock:

@@ -12,8 +12,8 @@ import unicodedata
 TAB_CELLS = 4
 _ESCAPES = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI, colours among them
-    r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?"  # OSC, DCS, SOS, PM, APC with their text
-    r"|\x1b[ -/]*[0-~]"  # the short ones
+    r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)"  # OSC, DCS, SOS, PM, APC with their text
+    r"|\x1b(?:[ -/]+[0-~]|[0-OQ-WYZ\\`-~])"  # the short ones
 )
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _HIDDEN_JOINERS = "\u200c\u200d"  # join letters and emoji; harmless in prose, shown where a command is judged

@@ -1,0 +1,45 @@
+"""Every screen, one line each. The chat loads with the app, the others when they are opened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from textual.screen import Screen
+
+from fermix.tui.desk import Desk
+from fermix.tui.screens.chat import ChatScreen
+
+
+def _sessions(desk: Desk) -> Screen[str | None]:
+    from fermix.tui.screens.sessions import SessionsScreen
+
+    return SessionsScreen(desk)
+
+
+def _setup(desk: Desk) -> Screen[str | None]:
+    from fermix.tui.screens.setup import SetupScreen
+
+    return SetupScreen(desk)
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A screen over the chat; its result goes to the app."""
+
+    name: str
+    keys: str
+    title: str
+    make: Callable[[Desk], Screen[str | None]]
+
+
+SCREENS = (
+    Opened("conversations", "ctrl+r", "Conversations", _sessions),
+    Opened("setup", "ctrl+p", "Providers", _setup),
+)
+
+
+def chat(desk: Desk, home: Path) -> ChatScreen:
+    """The screen at the bottom of the stack."""
+    return ChatScreen(desk, home)

@@ -1,0 +1,138 @@
+"""The conversation: transcript, what runs and waits, the prompt, the status line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from time import monotonic
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.screen import Screen
+from textual.timer import Timer
+from textual.widgets import Static
+
+from fermix.tui.blocks import UserBlock
+from fermix.tui.desk import Desk
+from fermix.tui.messages import Submitted
+from fermix.tui.session import Conversation
+from fermix.tui.visible import one_line
+from fermix.tui.widgets.prompt import Prompt
+from fermix.tui.widgets.status_bar import Facts, StatusBar
+from fermix.tui.widgets.transcript import Transcript
+from fermix.tui.widgets.waiting import Waiting
+
+FRAME_S = 0.05  # at most 20 updates a second; a streamed word waits this long
+KEYS = "Enter send · Ctrl+J newline · Esc stop · Ctrl+R conversations · Ctrl+C twice quits"
+FEW_KEYS = "Ctrl+R conversations"
+MODEL_CHARS = 60
+
+
+class ChatScreen(Screen[None]):
+    """Draws `desk.conversation`; `draw_soon` is called after every change."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "stop", "Stop", priority=True),
+        Binding("pageup", "page(-1)", "Earlier", priority=True),
+        Binding("pagedown", "page(1)", "Later", priority=True),
+        Binding("ctrl+end", "latest", "Latest", priority=True),
+        Binding("ctrl+o", "unfold", "Tool result", priority=True),
+    ]
+
+    def __init__(self, desk: Desk, home: Path) -> None:
+        super().__init__()
+        self._desk = desk
+        self._home = _short_home(home)
+        self._shown: Conversation | None = None
+        self._due: Timer | None = None
+        self._pause_s = FRAME_S
+
+    def compose(self) -> ComposeResult:
+        yield Static(_welcome(self._home), id="welcome", markup=False)
+        yield Transcript()
+        yield Waiting()
+        yield Prompt()
+        yield StatusBar(self._home)
+
+    def on_mount(self) -> None:
+        self.query_one(Prompt).focus()
+        self.draw_soon()
+
+    def on_resize(self) -> None:
+        prompt = self.query_one(Prompt)
+        prompt.border_subtitle = KEYS if self.size.width >= len(KEYS) + 6 else FEW_KEYS
+
+    def draw_soon(self) -> None:
+        """Draw within a frame; many changes make one drawing."""
+        if self._due is None and self.is_mounted:
+            self._due = self.set_timer(self._pause_s, self._draw)
+
+    async def _draw(self) -> None:
+        self._due = None
+        started = monotonic()
+        conversation, transcript = self._desk.conversation, self.query_one(Transcript)
+        self._draw_lines(conversation)
+        if conversation is not self._shown:
+            self._shown = conversation
+            await transcript.show(())
+            await transcript.latest(conversation.blocks)
+        else:
+            await transcript.show(conversation.blocks)
+        self._pause_s = max(FRAME_S, monotonic() - started)  # half of the time belongs to the keys
+
+    def _draw_lines(self, conversation: Conversation) -> None:
+        desk = self._desk
+        empty = not conversation.blocks
+        self.query_one("#welcome").display = empty
+        self.query_one(Transcript).display = not empty
+        self.query_one(Waiting).show(conversation.activity, conversation.waiting, connected=desk.link.connected)
+        local = desk.local_model
+        self.query_one(StatusBar).facts = Facts(
+            home=self._home,
+            connected=desk.link.connected,
+            trouble=one_line(desk.trouble, limit=MODEL_CHARS),
+            model=desk.model and one_line(desk.model, limit=MODEL_CHARS),
+            session=conversation.session,
+            input_tokens=conversation.input_tokens,
+            output_tokens=conversation.output_tokens,
+            progress=local.done_bytes / local.total_bytes if local.fetching and local.total_bytes else None,
+        )
+
+    async def on_submitted(self, message: Submitted) -> None:
+        await self._desk.submit(message.text)
+        self.query_one(Transcript).follow()
+
+    async def action_stop(self) -> None:
+        if self._desk.conversation.running is not None:
+            await self._desk.stop_turn()
+
+    async def action_page(self, step: int) -> None:
+        await self.query_one(Transcript).page(step)
+
+    async def action_latest(self) -> None:
+        await self.query_one(Transcript).latest(self._desk.conversation.blocks)
+
+    def action_unfold(self) -> None:
+        self.query_one(Transcript).unfold_last_tool()
+
+    def recall_from(self, conversation: Conversation) -> None:
+        """Let Up walk through what was said in this conversation."""
+        said = [block.text for block in conversation.blocks if isinstance(block, UserBlock) and not block.continued]
+        self.query_one(Prompt).remember(said)
+
+
+def _short_home(home: Path) -> str:
+    own = Path.home()
+    return f"~/{home.relative_to(own)}" if home.is_relative_to(own) else str(home)
+
+
+def _welcome(home: str) -> Content:
+    return Content.assemble(
+        ("F e r m i x\n", "bold $primary"),
+        ("your own agent, on your own machine\n\n", "$text-muted"),
+        ("Ask it anything. It reads files and runs commands for you,\n", "$text"),
+        ("and shows each one as it happens.\n\n", "$text"),
+        ("Ctrl+N  new conversation    Ctrl+R  conversations    Ctrl+P  providers\n", "$text-muted"),
+        (home, "$text-disabled"),
+    )

@@ -1,0 +1,162 @@
+"""First run: who shall answer? Download the local model, paste a key, or use Ollama.
+
+Opens by itself when nothing can answer yet, later with Ctrl+P. A key is masked, goes to the wizard's functions
+and nowhere else.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Input, OptionList, ProgressBar, Static
+from textual.widgets.option_list import Option
+
+from fermix.errors import FermixError
+from fermix.tui.desk import Desk, ProviderChoice
+from fermix.tui.visible import prose
+
+OLLAMA = "ollama"
+LOOK_AGAIN_S = 0.25
+Page = Literal["choose", "provider", "key", "download"]
+
+
+class SetupScreen(ModalScreen[str | None]):
+    """Closes with None; what was chosen is with the daemon by then."""
+
+    CSS_PATH = "setup.tcss"
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "back", "Back", priority=True)]
+
+    def __init__(self, desk: Desk) -> None:
+        super().__init__()
+        self._desk = desk
+        self._page: Page = "choose"
+        self._choice: ProviderChoice | None = None
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll(id="setup", can_focus=False) as box:
+            box.border_title = "Who shall answer?"
+            box.border_subtitle = "Enter choose · Esc back"
+            yield OptionList(*self._ways(), id="choose", markup=False)
+            yield OptionList(*self._providers(), id="provider", markup=False)
+            with Vertical(id="key"):
+                yield Static("", id="whose", markup=False)
+                yield Input(password=True, placeholder="Paste the key, then Enter", id="secret")
+                yield Input(placeholder="Address of the server", id="address")
+            with Vertical(id="download"):
+                yield Static("", id="what", markup=False)
+                yield ProgressBar(id="progress", show_eta=True)
+            yield Static("", id="hint", markup=False)
+
+    def on_mount(self) -> None:
+        self.set_interval(LOOK_AGAIN_S, self._look)
+        self._turn_to("download" if self._desk.local_model.fetching else "choose")
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        chosen = event.option.id or ""
+        if event.option_list.id == "provider" or chosen == OLLAMA:
+            self._ask_key(next(each for each in self._choices() if each.id == chosen))
+        elif chosen == "local":
+            self._turn_to("download")
+            self.run_worker(self._desk.fetch_model(), exclusive=True)
+        else:
+            self._turn_to("provider")
+
+    def on_input_submitted(self) -> None:
+        self.run_worker(self._save(), exclusive=True)
+
+    def action_back(self) -> None:
+        if self._page in ("choose", "download"):
+            self.dismiss(None)
+        else:
+            self._turn_to("choose")
+
+    async def _save(self) -> None:
+        choice, secret = self._choice, self.query_one("#secret", Input)
+        if choice is None or (choice.needs_key and not secret.value.strip()):
+            self._hint("Paste the key first; the provider's website shows it under its account settings.")
+            return
+        self._hint(f"Asking {choice.label} whether it works…")
+        try:
+            said = await self._desk.save_provider(
+                choice.id, key=secret.value.strip(), base_url=self.query_one("#address", Input).value.strip()
+            )
+        except FermixError as error:
+            self._hint(error.user_text or str(error), error=True)
+            return
+        self.notify(said, markup=False)
+        self.dismiss(None)
+
+    def _ask_key(self, choice: ProviderChoice) -> None:
+        self._choice = choice
+        secret, address = self.query_one("#secret", Input), self.query_one("#address", Input)
+        secret.value, address.value = "", choice.base_url
+        secret.display = choice.needs_key
+        self.query_one("#whose", Static).update(Content(choice.label))
+        self._turn_to("key")
+
+    def _turn_to(self, page: Page) -> None:
+        self._page = page
+        for name in ("choose", "provider", "key", "download"):
+            self.query_one(f"#{name}").display = name == page
+        self._hint(FIRST_WORDS[page])
+        self._look()
+        if page == "key":
+            secret = self.query_one("#secret", Input)
+            (secret if secret.display else self.query_one("#address", Input)).focus()
+        elif page != "download":
+            self.query_one(f"#{page}", OptionList).focus()
+
+    def _look(self) -> None:
+        """Show how far the download is."""
+        if self._page != "download":
+            return
+        local = self._desk.local_model
+        self.query_one(ProgressBar).update(total=local.total_bytes or None, progress=local.done_bytes)
+        self.query_one("#what", Static).update(Content(f"{prose(local.name)}, {_size(local.total_bytes)}"))
+        if local.error:
+            self._hint(f"{prose(local.error)} Esc leaves; choose it again to go on where it stopped.", error=True)
+        elif local.state in ("ready", "loaded"):
+            self.notify("The local model is ready.", markup=False)
+            self.dismiss(None)
+
+    def _hint(self, sentence: str, *, error: bool = False) -> None:
+        hint = self.query_one("#hint", Static)
+        hint.set_class(error, "-error")
+        hint.update(Content(sentence))
+
+    def _ways(self) -> list[Option]:
+        local, able = self._desk.local_model, self._desk.setup is not None
+        ready = local.state in ("ready", "loaded")
+        once = "already here" if ready else f"downloads {_size(local.total_bytes)} once"
+        return [
+            _way("local", "The local model", f"{once}; then works without a key and without a network", not ready),
+            _way("key", "An API key", "OpenAI, Anthropic and others; the key stays on this machine", able),
+            _way(OLLAMA, "Ollama", "models you already run on this machine", able),
+        ]
+
+    def _providers(self) -> list[Option]:
+        return [Option(Content(choice.label), choice.id) for choice in self._choices() if choice.id != OLLAMA]
+
+    def _choices(self) -> list[ProviderChoice]:
+        return list(self._desk.setup.choices) if self._desk.setup is not None else []
+
+
+FIRST_WORDS: dict[Page, str] = {
+    "choose": "Esc: decide later. Everything here can be changed with Ctrl+P or `fermix setup`.",
+    "provider": "Whose key is it?",
+    "key": "The key is tried once, then stored in auth.json, readable by you alone.",
+    "download": "Esc hides this; the download goes on and the status line shows it.",
+}
+
+
+def _way(name: str, title: str, about: str, able: bool) -> Option:
+    return Option(Content.assemble((title, "bold"), (f"\n{about}", "$text-muted")), name, disabled=not able)
+
+
+def _size(size_bytes: int) -> str:
+    return f"{size_bytes / 1_000_000:,.0f} MB"

@@ -1,0 +1,68 @@
+"""The last line: connection, model, tokens of the last turn, downloads, home."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rich.cells import cell_len
+from textual.content import Content
+from textual.reactive import reactive
+from textual.widget import Widget
+
+from fermix.tui.visible import prose
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the line says. `progress` is 0 to 1 while a model is fetched, else None; `trouble` is why we wait."""
+
+    home: str
+    connected: bool = False
+    trouble: str = ""
+    model: str | None = None
+    session: str = ""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    progress: float | None = None
+
+
+class StatusBar(Widget):
+    """Shows `facts`; what does not fit is left out from the right."""
+
+    facts: reactive[Facts] = reactive(Facts(home=""))
+
+    def __init__(self, home: str) -> None:
+        super().__init__(id="status")
+        self.set_reactive(StatusBar.facts, Facts(home))
+
+    def render(self) -> Content:
+        facts = self.facts
+        if facts.connected:
+            line = Content.assemble(("● ", "$success"), "connected")
+        else:
+            line = Content.assemble(("○ ", "$warning"), f"connecting… {facts.trouble}".rstrip())
+        for part in self._parts():
+            longer = line + Content.styled(" · ", "$text-disabled") + Content(part)
+            if longer.cell_length > self.size.width:
+                break
+            line = longer
+        return self._with_home(line)
+
+    def _parts(self) -> list[str]:
+        facts = self.facts
+        parts = [prose(facts.model) if facts.model else "no model"] if facts.connected else []
+        if facts.progress is not None:
+            parts.append(f"fetching the local model {facts.progress:.0%}")
+        if facts.input_tokens or facts.output_tokens:
+            parts.append(f"{_short(facts.input_tokens)} in, {_short(facts.output_tokens)} out")
+        return [*parts, facts.session] if facts.session else parts
+
+    def _with_home(self, line: Content) -> Content:
+        gap = self.size.width - line.cell_length - cell_len(self.facts.home)
+        if gap < 2:
+            return line
+        return line + Content(" " * gap) + Content.styled(self.facts.home, "$text-disabled")
+
+
+def _short(count: int) -> str:
+    return f"{count:,}" if count < 10_000 else f"{count / 1000:.1f}k"
