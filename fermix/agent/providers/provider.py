@@ -5,13 +5,15 @@ Errors are sorted here once, so that routing can decide without knowing a vendor
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
 from fermix.agent.model import ChatRequest, Completion, Delta
 from fermix.errors import ProviderUnavailable
+
+SERVER_TEXT_CHARS = 500
 
 
 class ErrorKind(StrEnum):
@@ -53,9 +55,18 @@ class ProviderFailed(ProviderUnavailable):
         self.kind = kind
         self.provider = provider
         self.model = model
-        self.server_text = server_text[:500]
+        self.server_text = server_text[:SERVER_TEXT_CHARS]
         self.status = status
         self.streamed = streamed
+
+
+class AllRoutesFailed(ProviderUnavailable):
+    """Two or more routes were tried for one call and none answered; `failures` are in the order of the tries."""
+
+    def __init__(self, failures: tuple[ProviderFailed, ...]) -> None:
+        tried = "; ".join(str(failure) for failure in failures)
+        super().__init__(f"all routes failed: {tried}", retry_after_s=failures[-1].retry_after_s)
+        self.failures = failures
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +95,23 @@ class ModelFacts:
     output_price: float | None = None
     compact: bool = False
 
+
+class Key(Protocol):
+    """A secret that shows itself only when asked by name."""
+
+    def reveal(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a provider listens, e.g. "https://api.openai.com/v1"; `key` is None where none is needed."""
+
+    base_url: str
+    key: Key | None
+
+
+OpenEndpoint = Callable[[], Awaitable[Endpoint]]
+"""Asked before every call; a local engine starts here. May raise any FermixError, which ends the call."""
 
 OnDelta = Callable[[Delta], None]
 

@@ -1,0 +1,101 @@
+"""An answer while it arrives. The wire readers fill it in, `remote.py` makes the completion of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from fermix.agent.model import (
+    Completion,
+    Delta,
+    FinishReason,
+    JsonObject,
+    Reasoning,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+    ToolSchema,
+    Usage,
+)
+from fermix.agent.providers.calls import CallDraft, CallDrafts, finished_call
+from fermix.agent.providers.failures import BadAnswer
+from fermix.agent.providers.provider import ErrorKind, Route
+
+
+class AnswerDraft:
+    """What has arrived so far. `finish` is None until the server said why it stopped; `ended` until it said it did.
+
+    `remark` is the server's own sentence about a refusal; `reasoning` are raw items to be given back later.
+    """
+
+    def __init__(self) -> None:
+        self.calls = CallDrafts()
+        self.reasoning: list[JsonObject] = []
+        self.usage = Usage()
+        self.finish: FinishReason | None = None
+        self.ended = False
+        self.remark = ""
+        self._text: list[str] = []
+
+    @property
+    def complete(self) -> bool:
+        return self.ended or self.finish is not None
+
+    @property
+    def has_text(self) -> bool:
+        return bool(self._text)
+
+    def say(self, text: str) -> list[Delta]:
+        if not text:
+            return []
+        self._text.append(text)
+        return [TextDelta(text)]
+
+    def think(self, text: str) -> list[Delta]:
+        return [ReasoningDelta(text)] if text else []
+
+    def name_call(self, draft: CallDraft, piece: str) -> list[Delta]:
+        """Give a call its name, or more of it; the first piece is news for whoever watches."""
+        first = bool(piece) and not draft.name
+        draft.add_name(piece)
+        return [ToolCallDelta(draft.name)] if first else []
+
+    def restart(self) -> None:
+        """Forget the parts: a server spliced a second message into the stream, and only that one is whole."""
+        self.calls.clear()
+        self.reasoning.clear()
+        self._text.clear()
+        self.finish = None
+
+    def completion(self, route: Route, tools: Sequence[ToolSchema]) -> Completion:
+        """Raises: BadAnswer when there is neither text nor a call."""
+        text = "".join(self._text)
+        cut = self.finish == "length"
+        calls = tuple(finished_call(draft, tools, cut=cut) for draft in self.calls)
+        if not calls and not text.strip():
+            raise BadAnswer(ErrorKind.EMPTY, self._why_empty())
+        reasoning = Reasoning(route.provider, route.model, tuple(self.reasoning)) if self.reasoning else None
+        return Completion(text, calls, self.usage, self._reason(), route.provider, route.model, reasoning)
+
+    def _reason(self) -> FinishReason:
+        if self.finish in ("length", "refusal"):
+            return self.finish
+        return "tool_calls" if len(self.calls) else "stop"
+
+    def _why_empty(self) -> str:
+        if self.finish == "refusal":
+            return self.remark or "the model declined to answer"
+        if self.finish == "length":
+            return "the output limit was reached before any visible answer"
+        return self.remark or "the model ended its answer without a word"
+
+
+class Reader(Protocol):
+    """Takes the events of one answer in order. A buffered answer is one event."""
+
+    @property
+    def draft(self) -> AnswerDraft: ...
+
+    def read(self, event: JsonObject) -> list[Delta]:
+        """Take one event; return what is news. Raises: BadAnswer."""
+        ...

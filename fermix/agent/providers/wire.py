@@ -1,0 +1,71 @@
+"""What a wire format is: pure functions from a request to a body and from events to an answer. No I/O here.
+
+`remote.py` does the talking. What must stay true: the same request gives the same bytes, so that caches hit.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from typing import Protocol
+
+from fermix.agent.model import ChatRequest, Image, JsonObject, ToolMessage
+from fermix.agent.providers.answer import Reader
+
+IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+NO_OUTPUT = "(no output)"  # servers refuse blank text in a result, and a model should see that there was none
+
+
+class Wire(Protocol):
+    """One wire format in one provider's dialect.
+
+    `optional` are the body's fields that can be left out when a server refuses them. `max_image_chars` bounds one
+    picture in base64.
+    """
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def optional(self) -> frozenset[str]: ...
+
+    @property
+    def max_image_chars(self) -> int: ...
+
+    def headers(self, key: str | None) -> dict[str, str]: ...
+
+    def body(self, request: ChatRequest, model: str) -> JsonObject: ...
+
+    def reader(self) -> Reader: ...
+
+
+def encode_body(body: JsonObject) -> bytes:
+    """Return compact UTF-8 JSON. Text with half a surrogate pair is legal in Python and nowhere else."""
+    text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode("utf-8")
+
+
+def data_url(image: Image) -> str:
+    return f"data:{image.mime};base64,{base64_text(image)}"
+
+
+def base64_text(image: Image) -> str:
+    return base64.b64encode(image.data).decode("ascii")
+
+
+def result_text(message: ToolMessage) -> str:
+    return message.text if message.text.strip() else NO_OUTPUT
+
+
+def cache_key(request: ChatRequest) -> str:
+    """Name the stable start of a request, so that its servers can route equal ones to the same cache."""
+    stable = request.system[0] if request.system else ""
+    return "fermix-" + hashlib.sha256(stable.encode("utf-8", "replace")).hexdigest()[:16]
+
+
+def bearer(key: str | None) -> dict[str, str]:
+    return {} if key is None else {"Authorization": f"Bearer {key}"}
