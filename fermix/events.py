@@ -79,6 +79,16 @@ class TurnEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class HistoryTrimmed:
+    """The oldest `dropped` messages were left out of a turn's request, because they did not fit the window."""
+
+    key: ConversationKey
+    turn_id: str
+    dropped: int
+    kept: int
+
+
+@dataclass(frozen=True, slots=True)
 class ModelCalled:
     """One request to a provider ended. `cached_tokens` is None when the provider does not report it."""
 
@@ -178,6 +188,7 @@ Event = (
     | QueueChanged
     | TurnStarted
     | TurnEnded
+    | HistoryTrimmed
     | ModelCalled
     | ProviderChanged
     | ToolStarted

@@ -1,0 +1,101 @@
+"""The agent: owner of the cached runtime context, and the face the gateway talks to.
+
+`run` answers one message, `commit` stores the answer once it is delivered, `abandon` closes a turn that has none.
+What must stay true: a running turn keeps the context it began with; a change only drops the cached one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+
+from fermix.agent.context import PromptSettings, RuntimeContext, build_context
+from fermix.agent.dispatch import Dispatcher
+from fermix.agent.loop import ModelRouter
+from fermix.agent.prompt import load, seed
+from fermix.agent.registry import CapabilityRegistry
+from fermix.agent.runner import History, RunnerServices, TurnRunner
+from fermix.agent.turn import Cancelled, Completed, Failed, ReplyPort, Turn, TurnOutcome
+from fermix.clock import Clock
+from fermix.events import Events
+from fermix.home import Home
+from fermix.workers import Workers
+
+STOPPED = "[stopped before an answer]"
+FAILED = "[failed before an answer]"
+
+
+@dataclass(frozen=True, slots=True)
+class AgentServices:
+    """What the agent works with, wired by the composition root."""
+
+    registry: CapabilityRegistry
+    router: ModelRouter
+    history: History
+    home: Home
+    settings: PromptSettings
+    workers: Workers
+    events: Events
+    clock: Clock
+
+
+class Agent:
+    """Made by `open`. One per daemon."""
+
+    def __init__(self, services: AgentServices) -> None:
+        self._services = services
+        self._history = services.history
+        self._context: RuntimeContext | None = None
+        self._changes = 0
+        self._building = asyncio.Lock()
+        dispatcher = Dispatcher(services.events, services.clock)
+        self._runner = TurnRunner(
+            RunnerServices(self._checkout, services.history, dispatcher, services.events, services.clock)
+        )
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, services: AgentServices) -> AsyncGenerator[Agent]:
+        """Seed the prompt files that are missing; nothing is held open."""
+        await services.workers.run(seed, services.home, services.settings.agent.name)
+        yield cls(services)
+
+    def invalidate(self) -> None:
+        """Let the next turn build a fresh context: tools, memory, prompt files or routes have changed."""
+        self._context = None
+        self._changes += 1
+
+    def reconfigure(self, *, registry: CapabilityRegistry, router: ModelRouter, settings: PromptSettings) -> None:
+        """Take what a new configuration brought; running turns keep what they have."""
+        self._services = replace(self._services, registry=registry, router=router, settings=settings)
+        self.invalidate()
+
+    async def run(self, turn: Turn, port: ReplyPort) -> TurnOutcome:
+        """Answer one message. Raises nothing that was foreseen; cancellation passes through."""
+        return await self._runner.run(turn, port)
+
+    async def commit(self, turn: Turn, outcome: Completed) -> None:
+        """Store what a turn added, after its reply was delivered."""
+        await self._history.append(turn.key, outcome.new_messages, version=outcome.history_version, model=outcome.model)
+
+    async def abandon(self, turn: Turn, outcome: Cancelled | Failed) -> None:
+        """Close a turn without an answer, so that its message is not answered later."""
+        await self._history.close_dangling(turn.key, STOPPED if isinstance(outcome, Cancelled) else FAILED)
+
+    async def _checkout(self) -> RuntimeContext:
+        """Return the cached context; the first of several turns builds it, the others wait for that."""
+        async with self._building:
+            if self._context is not None:
+                return self._context
+            changes = self._changes
+            context = await self._build()
+            if changes == self._changes:
+                self._context = context
+            return context
+
+    async def _build(self) -> RuntimeContext:
+        services = self._services
+        files = await services.workers.run(load, services.home, services.settings.agent.name)
+        return build_context(services.router, services.registry, files, services.settings)

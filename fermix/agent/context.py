@@ -1,0 +1,77 @@
+"""The runtime context: what every turn needs and no turn changes. Built by the agent, cached, taken whole by a turn.
+
+A turn keeps the context it started with. A change of tools, memory or settings only drops the cached one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from fermix.agent.capability import Capability
+from fermix.agent.loop import ModelRouter
+from fermix.agent.model import ToolSchema
+from fermix.agent.prompt import PromptFiles, compose, compose_compact
+from fermix.agent.providers.provider import ModelFacts, Route
+from fermix.agent.registry import CapabilityRegistry
+from fermix.agent.window import prompt_tokens
+from fermix.config.model import AgentSettings, PersonalizationSettings
+from fermix.errors import NeedsOperator
+from fermix.trust import Trust
+
+COMPACT_TOOLS = frozenset({"file_read", "glob_search", "content_search", "shell"})  # what a small model can choose from
+
+
+@dataclass(frozen=True, slots=True)
+class PromptSettings:
+    """The settings that shape the prompt."""
+
+    agent: AgentSettings
+    owner: PersonalizationSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What callers of one trust get. `fixed_tokens` estimates the prompt together with the schemas."""
+
+    system: tuple[str, ...]
+    tools: Mapping[str, Capability]
+    schemas: tuple[ToolSchema, ...]
+    fixed_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeContext:
+    """One snapshot. `route` and `facts` are those of the first route, which the requests are shaped for."""
+
+    router: ModelRouter
+    route: Route
+    facts: ModelFacts
+    operator: Profile
+    guest: Profile
+    timezone: str | None
+
+    def profile(self, trust: Trust | None) -> Profile:
+        """Return the profile of a trust; no trust stated means guest."""
+        return self.operator if trust is Trust.OPERATOR else self.guest
+
+
+def build_context(
+    router: ModelRouter, registry: CapabilityRegistry, files: PromptFiles, settings: PromptSettings
+) -> RuntimeContext:
+    """Put a snapshot together. Raises: NeedsOperator when there is no model to ask."""
+    if not router.routes:
+        raise NeedsOperator("no model is configured", advice="run `fermix setup`")
+    first = router.routes[0]
+    compact = first.facts.compact
+
+    def profile(trust: Trust) -> Profile:
+        tools = registry.list_for(trust, allowed=COMPACT_TOOLS if compact else None)
+        system = compose_compact(files) if compact else compose(files, settings.owner, tools, trust)
+        schemas = tuple(ToolSchema(tool.name, tool.description, tool.parameters) for tool in tools)
+        by_name = MappingProxyType({tool.name: tool for tool in tools})
+        return Profile(system, by_name, schemas, prompt_tokens(system, schemas))
+
+    operator, guest = profile(Trust.OPERATOR), profile(Trust.GUEST)
+    return RuntimeContext(router, first.route, first.facts, operator, guest, settings.owner.timezone)

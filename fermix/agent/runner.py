@@ -1,0 +1,144 @@
+"""One turn in its order: snapshot, history, prompt, the user's message stored, loop, outcome.
+
+Called by the agent. The reply is not stored here: it is delivered first and committed afterwards. Whatever fails on
+purpose becomes `Failed` with a sentence for the sender; cancellation passes through; the two bookends always come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from fermix.agent.context import Profile, RuntimeContext
+from fermix.agent.dispatch import Dispatcher, ToolScope
+from fermix.agent.loop import LoopServices, run_loop
+from fermix.agent.model import ChatMessage, ChatRequest, Image, UserMessage
+from fermix.agent.prompt import date_note
+from fermix.agent.results import OUTPUT_CHARS
+from fermix.agent.sentences import APOLOGY, sentence_for
+from fermix.agent.turn import Cancelled, Completed, Failed, ReplyPort, Turn, TurnOutcome
+from fermix.agent.window import fit
+from fermix.clock import Clock
+from fermix.errors import FermixError, LimitReached
+from fermix.events import Events, HistoryTrimmed, TurnEnded, TurnStarted
+from fermix.message import ConversationKey, Message
+from fermix.trust import Trust
+
+log = logging.getLogger(__name__)
+
+
+class History(Protocol):
+    """The conversations. What `history` returns can always be sent; a write for an older `version` is dropped."""
+
+    async def history(self, key: ConversationKey) -> tuple[ChatMessage, ...]: ...
+
+    def version(self, key: ConversationKey) -> int: ...
+
+    async def append(
+        self,
+        key: ConversationKey,
+        items: Sequence[ChatMessage],
+        *,
+        version: int,
+        sender: str = "",
+        model: str = "",
+        guest: bool = False,
+    ) -> None: ...
+
+    async def close_dangling(self, key: ConversationKey, note: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerServices:
+    """What every turn uses. `checkout` gives the snapshot that the turn keeps."""
+
+    checkout: Callable[[], Awaitable[RuntimeContext]]
+    history: History
+    dispatcher: Dispatcher
+    events: Events
+    clock: Clock
+
+
+class TurnRunner:
+    """Runs turns; holds nothing between them."""
+
+    def __init__(self, services: RunnerServices) -> None:
+        self._services = services
+
+    async def run(self, turn: Turn, port: ReplyPort) -> TurnOutcome:
+        """Run one turn to its outcome."""
+        services = self._services
+        services.events.emit(TurnStarted(turn.key, turn.id, turn.message.id))
+        began_at = services.clock.monotonic()
+        outcome: TurnOutcome = Failed(APOLOGY, "the turn broke")
+        try:
+            outcome = await self._outcome(turn, port)
+        except asyncio.CancelledError:
+            outcome = Cancelled()
+            raise
+        finally:
+            services.events.emit(_ended(turn, outcome, services.clock.monotonic() - began_at))
+        return outcome
+
+    async def _outcome(self, turn: Turn, port: ReplyPort) -> TurnOutcome:
+        bound = asyncio.timeout(turn.deadline_s)
+        try:
+            async with bound:
+                return await self._answer(turn, port)
+        except TimeoutError:
+            if not bound.expired():
+                raise
+            return _failed(turn, LimitReached(f"no answer within {turn.deadline_s:g} s", limit="turn_seconds"))
+        except FermixError as error:
+            return _failed(turn, error)
+
+    async def _answer(self, turn: Turn, port: ReplyPort) -> Completed:
+        context = await self._services.checkout()
+        profile = context.profile(turn.trust)
+        history, key, guest = self._services.history, turn.key, turn.trust is not Trust.OPERATOR
+        earlier = await history.history(key)
+        version = history.version(key)
+        question = _question(turn.message)
+        request = self._request(turn, context, profile, earlier, question)
+        await history.append(key, (question,), version=version, sender=turn.message.sender.id or "", guest=guest)
+        services = LoopServices(context.router, self._services.dispatcher, self._services.events, self._services.clock)
+        scope = ToolScope(profile.tools, turn, port, min(OUTPUT_CHARS, context.facts.context_tokens))
+        return replace(await run_loop(services, scope, request), history_version=version)
+
+    def _request(
+        self,
+        turn: Turn,
+        context: RuntimeContext,
+        profile: Profile,
+        earlier: Sequence[ChatMessage],
+        question: UserMessage,
+    ) -> ChatRequest:
+        fitted = fit(earlier, question, fixed_tokens=profile.fixed_tokens, facts=context.facts, route=context.route)
+        if fitted.dropped:
+            kept = len(earlier) - fitted.dropped
+            self._services.events.emit(HistoryTrimmed(turn.key, turn.id, fitted.dropped, kept))
+        today = date_note(self._services.clock.now(), context.timezone)
+        return ChatRequest((*profile.system, today), fitted.messages, profile.schemas)
+
+
+def _question(message: Message) -> UserMessage:
+    pictures = tuple(Image(media.mime, media.data) for media in message.media if media.kind == "image")
+    return UserMessage(message.text, pictures)
+
+
+def _failed(turn: Turn, error: FermixError) -> Failed:
+    log.warning("turn %s failed: %s", turn.id, error)
+    return Failed(sentence_for(error, turn.trust), str(error))
+
+
+def _ended(turn: Turn, outcome: TurnOutcome, duration_s: float) -> TurnEnded:
+    match outcome:
+        case Completed():
+            return TurnEnded(turn.key, turn.id, turn.message.id, "completed", duration_s, outcome.steps)
+        case Cancelled():
+            return TurnEnded(turn.key, turn.id, turn.message.id, "cancelled", duration_s)
+        case Failed():
+            return TurnEnded(turn.key, turn.id, turn.message.id, "failed", duration_s, error=outcome.reason)
