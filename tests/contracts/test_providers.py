@@ -19,7 +19,9 @@ from fermix.agent.model import (
     Usage,
     UserMessage,
 )
+from fermix.agent.providers.anthropic import MessagesWire
 from fermix.agent.providers.openai_chat import ChatWire
+from fermix.agent.providers.openai_responses import ResponsesWire
 from fermix.agent.providers.provider import Endpoint, ErrorKind, ModelFacts, ProviderFailed, Route
 from fermix.agent.providers.remote import RemoteProvider
 from fermix.agent.providers.stream import Patience
@@ -27,7 +29,7 @@ from fermix.agent.providers.wire import Wire
 from fermix.net import Net
 from tests.fakes.provider import Answer, Call, ScriptedProvider, failure
 
-WIRES: dict[str, Callable[[], Wire]] = {"chat": ChatWire}
+WIRES: dict[str, Callable[[], Wire]] = {"chat": ChatWire, "messages": MessagesWire, "responses": ResponsesWire}
 HELLO = ChatRequest(system=("You are Fermix.",), messages=(UserMessage("hello"),))
 LIST = ToolSchema(
     "glob_search",

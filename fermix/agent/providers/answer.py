@@ -21,11 +21,14 @@ from fermix.agent.providers.calls import CallDraft, CallDrafts, finished_call
 from fermix.agent.providers.failures import BadAnswer
 from fermix.agent.providers.provider import ErrorKind, Route
 
+NO_ROOM = "the output limit was reached before any visible answer"
+NOTHING = "the model ended its answer without a word"
+
 
 class AnswerDraft:
     """What has arrived so far. `finish` is None until the server said why it stopped; `ended` until it said it did.
 
-    `remark` is the server's own sentence about a refusal; `reasoning` are raw items to be given back later.
+    `reasoning` are the server's raw items, to be given back later.
     """
 
     def __init__(self) -> None:
@@ -34,7 +37,6 @@ class AnswerDraft:
         self.usage = Usage()
         self.finish: FinishReason | None = None
         self.ended = False
-        self.remark = ""
         self._text: list[str] = []
 
     @property
@@ -68,12 +70,12 @@ class AnswerDraft:
         self.finish = None
 
     def completion(self, route: Route, tools: Sequence[ToolSchema]) -> Completion:
-        """Raises: BadAnswer when there is neither text nor a call."""
+        """Return the answer; only a refusal may be without a word. Raises: BadAnswer when it is empty."""
         text = "".join(self._text)
         cut = self.finish == "length"
         calls = tuple(finished_call(draft, tools, cut=cut) for draft in self.calls)
-        if not calls and not text.strip():
-            raise BadAnswer(ErrorKind.EMPTY, self._why_empty())
+        if not calls and not text.strip() and self.finish != "refusal":
+            raise BadAnswer(ErrorKind.EMPTY, NO_ROOM if cut else NOTHING)
         reasoning = Reasoning(route.provider, route.model, tuple(self.reasoning)) if self.reasoning else None
         return Completion(text, calls, self.usage, self._reason(), route.provider, route.model, reasoning)
 
@@ -81,13 +83,6 @@ class AnswerDraft:
         if self.finish in ("length", "refusal"):
             return self.finish
         return "tool_calls" if len(self.calls) else "stop"
-
-    def _why_empty(self) -> str:
-        if self.finish == "refusal":
-            return self.remark or "the model declined to answer"
-        if self.finish == "length":
-            return "the output limit was reached before any visible answer"
-        return self.remark or "the model ended its answer without a word"
 
 
 class Reader(Protocol):

@@ -67,6 +67,10 @@ class CallDrafts:
             self._by_slot[slot] = draft
         return draft
 
+    def get(self, slot: int) -> CallDraft | None:
+        """Return the call that began at this index."""
+        return self._by_slot.get(slot)
+
     def clear(self) -> None:
         self._drafts.clear()
         self._by_slot.clear()

@@ -28,12 +28,7 @@ from fermix.agent.providers import failures
 from fermix.agent.providers.answer import AnswerDraft
 from fermix.agent.providers.calls import wire_arguments, wire_name
 from fermix.agent.providers.fields import a_count, a_list, a_text, an_object
-from fermix.agent.providers.wire import (
-    bearer,
-    cache_key,
-    data_url,
-    result_text,
-)
+from fermix.agent.providers.wire import TOOL_PICTURES, bearer, cache_key, data_url, result_text, user_texts
 
 PLAIN_REASONING = ("reasoning_content", "reasoning")  # deepseek, xai, llama.cpp; then openrouter, ollama, vllm
 _FINISH: Mapping[str, FinishReason] = {
@@ -117,14 +112,16 @@ def _messages(messages: tuple[ChatMessage, ...]) -> list[JsonValue]:
 
 def _user_content(message: UserMessage) -> JsonValue:
     if not message.images:
-        return message.text
-    text: list[JsonValue] = [{"type": "text", "text": message.text}] if message.text.strip() else []
-    return [*text, *(_image(image) for image in message.images)]
+        return "".join(user_texts(message))
+    return [*map(_text, user_texts(message)), *map(_image, message.images)]
 
 
 def _pictures(images: list[Image]) -> JsonValue:
-    label: JsonValue = {"type": "text", "text": "Pictures returned by the tools:"}
-    return {"role": "user", "content": [label, *(_image(image) for image in images)]}
+    return {"role": "user", "content": [_text(TOOL_PICTURES), *map(_image, images)]}
+
+
+def _text(text: str) -> JsonValue:
+    return {"type": "text", "text": text}
 
 
 def _image(image: Image) -> JsonValue:

@@ -10,11 +10,13 @@ import hashlib
 import json
 from typing import Protocol
 
-from fermix.agent.model import ChatRequest, Image, JsonObject, ToolMessage
+from fermix.agent.model import ChatRequest, Image, JsonObject, ToolMessage, UserMessage
 from fermix.agent.providers.answer import Reader
 
 IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 NO_OUTPUT = "(no output)"  # servers refuse blank text in a result, and a model should see that there was none
+NO_TEXT = "(no text)"
+TOOL_PICTURES = "Pictures returned by the tools:"  # wires whose tool results hold text only send them after
 
 
 class Wire(Protocol):
@@ -55,6 +57,13 @@ def data_url(image: Image) -> str:
 
 def base64_text(image: Image) -> str:
     return base64.b64encode(image.data).decode("ascii")
+
+
+def user_texts(message: UserMessage) -> tuple[str, ...]:
+    """Return the text as one part, none for a picture without a caption: blank text is refused everywhere."""
+    if message.text.strip():
+        return (message.text,)
+    return () if message.images else (NO_TEXT,)
 
 
 def result_text(message: ToolMessage) -> str:
