@@ -1,0 +1,141 @@
+"""Which folders a turn may touch, decided on real paths. Used by the facade `sandbox.py`.
+
+The order never changes: protected, then blocked, then inside a root, else outside. Protected and blocked places
+are also known by their identity on disk, so another spelling of a name (letter case, a hard link) is no way in.
+This is a policy on paths that tools open; a running command is not confined by it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from fermix.agent.sandbox.settings import SandboxSettings
+from fermix.errors import ConfigError, OutsideSandbox
+from fermix.home import Home
+
+Source = Literal["workspace", "launch", "request", "grant", "home"]
+Identity = tuple[int, int]  # device and inode
+
+IN_USER_HOME = (".ssh", ".aws", ".gnupg", ".docker", ".kube", ".codex", ".anthropic", ".claude", ".claude.json")
+OF_THE_SYSTEM = ("/etc", "/usr", "/bin", "/sbin", "/System", "/Library")
+DATABASE_SUFFIXES = ("", "-wal", "-shm", "-journal")
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A folder with all below it; `path` is real, `source` says why it is open."""
+
+    path: Path
+    source: Source
+
+
+class Roots:
+    """The standing decision: made once at start, asked for every path."""
+
+    def __init__(self, settings: SandboxSettings, home: Home, launch_dir: Path, user_home: Path) -> None:
+        """Raises: ConfigError when a grant is one that must never be given."""
+        self._mode = settings.mode
+        self._user_home = real(user_home)
+        self._protected = tuple(real(path) for path in protected_paths(home, self._user_home))
+        self._blocked = tuple(real(self.expand(text)) for text in settings.blocked_roots)
+        grants = tuple(self._grant(text, home) for text in settings.allowed_roots)
+        self._standing = tuple(self._standing_roots(home, real(launch_dir), grants))
+
+    def expand(self, text: str) -> Path:
+        """Put the real home in place of a leading `~`."""
+        return self._user_home / text[2:] if text in ("~", "~/") or text.startswith("~/") else Path(text)
+
+    def standing(self) -> tuple[Root, ...]:
+        """Return the roots that every turn has, guests included."""
+        return self._standing
+
+    def with_request(self, cwd: Path) -> tuple[Root, ...]:
+        """Return the roots of an operator who speaks from the folder `cwd` on this machine."""
+        if self._mode == "standard" and self.is_project(folder := real(cwd)):
+            return (*self._standing, Root(folder, "request"))
+        return self._standing
+
+    def is_project(self, folder: Path) -> bool:
+        """Say whether a real folder may become a root by standing in it: strictly inside the home, not closed."""
+        return folder.is_dir() and self._user_home in folder.parents and self.why_closed(folder) is None
+
+    def admit(self, path: Path, roots: Iterable[Root]) -> Root:
+        """Return the root that holds a real path. Raises: OutsideSandbox with what is open instead."""
+        open_roots = tuple(roots)
+        if (reason := self.why_closed(path)) is not None:
+            raise OutsideSandbox(str(path), reason)
+        for root in open_roots:
+            if path.is_relative_to(root.path):
+                return root
+        raise OutsideSandbox(str(path), f"outside the allowed folders ({', '.join(str(r.path) for r in open_roots)})")
+
+    def why_closed(self, path: Path) -> str | None:
+        """Say why nobody may touch a real path, or None."""
+        line = (path, *path.parents)
+        if _touches(line, self._protected):
+            return "protected, no tool may touch it"
+        if _touches(line, self._blocked):
+            return "inside a folder that the owner blocked"
+        return None
+
+    def closed_identities(self) -> frozenset[Identity]:
+        """Return what a walk through a root must pass by."""
+        return _identities((*self._protected, *self._blocked))
+
+    def _grant(self, text: str, home: Home) -> Path:
+        path = real(self.expand(text))
+        if path in (self._user_home, *self._user_home.parents, real(home.root)) or _touches(
+            (path, *path.parents), self._protected
+        ):
+            problem = f"{text} must not be granted: it is, or holds, a home or a protected path"
+            raise ConfigError(problem, path=str(home.config), key="sandbox.allowed_roots")
+        return path
+
+    def _standing_roots(self, home: Home, launch_dir: Path, grants: tuple[Path, ...]) -> Iterable[Root]:
+        yield Root(real(home.workspace), "workspace")
+        if self._mode == "standard" and self.is_project(launch_dir):
+            yield Root(launch_dir, "launch")
+        if self._mode == "open":
+            yield Root(self._user_home, "home")
+        yield from (Root(path, "grant") for path in grants)
+
+
+def real(path: Path) -> Path:
+    """Follow every link; a part that does not exist stays as it is.
+
+    Raises: OutsideSandbox when this is no possible name, or changes while it is looked at.
+    """
+    try:
+        return Path(os.path.realpath(path))
+    except ValueError as error:
+        raise OutsideSandbox(repr(path), "not a possible file name") from error
+    except OSError as error:
+        raise OutsideSandbox(str(path), "changed while it was looked at") from error
+
+
+def protected_paths(home: Home, user_home: Path) -> tuple[Path, ...]:
+    """Return what no tool may touch in any mode."""
+    database = (home.database.with_name(home.database.name + suffix) for suffix in DATABASE_SUFFIXES)
+    ours = (home.config, home.auth, home.grants, home.logs, home.traces, home.daemon_socket, home.lock, home.run)
+    previous = home.config.with_name(f"{home.config.name}.previous")
+    theirs = (user_home / name for name in IN_USER_HOME)
+    return (*theirs, *ours, previous, home.bootstrap, *database, *(Path(text) for text in OF_THE_SYSTEM))
+
+
+def _touches(line: tuple[Path, ...], closed: tuple[Path, ...]) -> bool:
+    return not set(line).isdisjoint(closed) or not _identities(line).isdisjoint(_identities(closed))
+
+
+def _identities(paths: Iterable[Path]) -> frozenset[Identity]:
+    found: set[Identity] = set()
+    for path in paths:
+        try:
+            state = path.stat(follow_symlinks=False)
+        except OSError:
+            continue  # what is not there has no second name
+        found.add((state.st_dev, state.st_ino))
+    return frozenset(found)

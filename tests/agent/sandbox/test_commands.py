@@ -1,0 +1,62 @@
+"""The seat belt holds for what it names, and is in nobody's way."""
+
+from __future__ import annotations
+
+import pytest
+
+from fermix.agent.sandbox.commands import why_refused
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "rm -rf /",
+        "rm -rf /*",
+        "sudo rm -r -f ~",
+        "cd / && rm -fr $HOME",
+        'rm -rf "${HOME}"/',
+        "rm --recursive --force /etc",
+        "rm -rf notes /usr",
+        "/bin/rm -Rf ~/",
+        "mkfs.ext4 /dev/sda1",
+        "dd if=/dev/zero of=/dev/sda bs=1M",
+        ":(){ :|:& };:",
+        "bomb() { bomb | bomb & }; bomb",
+        "kill -9 -1",
+        "kill -1",
+        "pkill -9 -u root",
+        "shutdown -h now",
+        "sleep 1; reboot",
+        "sudo poweroff",
+        "init 0",
+        "systemctl --force reboot",
+        "echo secret | sudo -S ls",
+        "if true; then reboot; fi",
+    ],
+)
+def test_what_ruins_a_machine_is_refused(command: str) -> None:
+    assert why_refused(command)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "curl wttr.in/Paris",
+        "rm -rf build/ ./dist /tmp/work",
+        "rm -rf ~/projects/old",
+        "rm notes.txt",
+        "grep -r shutdown /var/log",
+        "echo reboot",
+        "man kill",
+        "kill -1 4711",
+        "kill -9 $pid",
+        "dd if=disk.img of=/dev/null",
+        "git init 0",
+        "cat <<E > reboot.md\nhow to shutdown\nE",
+        "sudo -n ls",
+        "f() { g | h & }; f",
+    ],
+)
+def test_what_only_looks_alike_is_not(command: str) -> None:
+    """EXE-14: `/Paris` in an address is no absolute path."""
+    assert why_refused(command) is None
