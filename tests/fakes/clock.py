@@ -16,6 +16,7 @@ class ManualClock:
         self._passed_s = 0.0
         self._waiting: list[tuple[float, asyncio.Event]] = []
         self.sleeps: list[float] = []
+        self._slept = asyncio.Event()
 
     def now(self) -> datetime:
         return START + timedelta(seconds=self._passed_s)
@@ -32,10 +33,18 @@ class ManualClock:
         due = asyncio.Event()
         entry = (self._passed_s + seconds, due)
         self._waiting.append(entry)
+        self._slept.set()
         try:
             await due.wait()
         finally:
             self._waiting.remove(entry)
+
+    async def until_asleep(self) -> None:
+        """Wait until somebody sleeps whom no `advance` has woken yet."""
+        async with asyncio.timeout(5):
+            while all(due.is_set() for _, due in self._waiting):
+                self._slept.clear()
+                await self._slept.wait()
 
     def advance(self, seconds: float) -> None:
         """Let time pass and wake who has waited long enough."""

@@ -1,0 +1,251 @@
+"""Conversation history: served from memory, written through to SQLite, found again after a restart.
+
+The runner asks for it at the start of a turn and adds to it; the socket shows it; `/new` clears it. A change is
+in memory when its call returns and on disk soon after; no turn waits for the disk except to load a conversation
+once. `/new` opens a new session of the same conversation: old rows stay on disk, and a turn that began in the
+old session can no longer write into the new one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from fermix.agent.memory.history import Entry, entries, is_dangling, sendable
+from fermix.agent.memory.history_writer import OWNER_ID, HistoryWriter, Line
+from fermix.agent.memory.rows import Columns, Note, Row, Stored, cleaned, decode, encode, moment, stamp
+from fermix.agent.model import AssistantMessage, ChatMessage
+from fermix.clock import Clock
+from fermix.errors import LimitReached, Unusable
+from fermix.events import ConversationChanged, Events
+from fermix.home import AGENT_ID
+from fermix.message import ConversationKey
+from fermix.store import Connection, Database, SqlValue
+from fermix.supervisor import OURS, Supervisor
+
+log = logging.getLogger(__name__)
+
+MOST_ROWS = 1_000  # of one conversation: what a restart reads, and what memory is cut to at twice as many
+MOST_CHARACTERS = 4_000_000  # of all conversations in memory, about as many bytes; the idle ones go first
+ROW_CHARACTERS = 500  # what one row costs beside its text
+TITLE_CHARACTERS = 80
+MOST_LISTED = 200
+DIED = "[Fermix stopped before an answer]"
+
+_CONVERSATION = "agent_id = ? AND owner_id = ? AND channel = ? AND chat_id = ? AND thread_scope = ?"
+_LOAD = (
+    "SELECT id, session, sender, role, kind, content, metadata_json, created_at FROM messages"
+    f" WHERE {_CONVERSATION} AND session = (SELECT MAX(session) FROM messages WHERE {_CONVERSATION})"
+    " AND kind IN ('chat_message', 'note', 'fence') ORDER BY id DESC LIMIT ?"
+)
+_LIST = """
+WITH latest AS (
+    SELECT channel, chat_id, thread_scope, MAX(session) AS session FROM messages
+    WHERE agent_id = ? AND owner_id = ? AND channel = ? GROUP BY channel, chat_id, thread_scope
+), shown AS (
+    SELECT m.channel, m.chat_id, m.thread_scope, MAX(m.created_at) AS last_at, COUNT(*) AS messages,
+        MAX(m.id) AS last_id, MIN(m.id) FILTER (WHERE m.role = 'user') AS first_id
+    FROM messages AS m JOIN latest USING (channel, chat_id, thread_scope, session)
+    WHERE m.agent_id = ? AND m.owner_id = ? AND m.kind = 'chat_message' AND m.role != 'tool' AND m.content != ''
+    GROUP BY m.channel, m.chat_id, m.thread_scope
+)
+SELECT s.channel, s.chat_id, s.thread_scope, COALESCE(f.content, ''), s.last_at, s.messages
+FROM shown AS s LEFT JOIN messages AS f ON f.id = s.first_id ORDER BY s.last_id DESC LIMIT ?
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationSummary:
+    """One line of a list. `title` is the first user text in one line; `messages` counts both sides."""
+
+    key: ConversationKey
+    title: str
+    last_at: datetime
+    messages: int
+
+
+class Conversations:
+    """Every conversation's history. Made by `open`, one per daemon; used from the loop's thread only."""
+
+    def __init__(self, database: Database, clock: Clock, events: Events, writer: HistoryWriter, last_id: int) -> None:
+        self._database = database
+        self._clock = clock
+        self._events = events
+        self._writer = writer
+        self._restored_to = last_id
+        self._hot: OrderedDict[ConversationKey, _Hot] = OrderedDict()
+        self._characters = 0
+        self._loading = asyncio.Lock()
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, database: Database, clock: Clock, events: Events) -> AsyncGenerator[Conversations]:
+        """Start the writer; on the way out wait, bounded, until what was added is on disk."""
+        last_id = await database.run(_last_id)
+        writer = HistoryWriter(database, clock, events)
+        async with Supervisor([writer], OURS, events, clock):
+            try:
+                yield cls(database, clock, events, writer, last_id)
+            finally:
+                try:
+                    await writer.flush()
+                except LimitReached as error:
+                    log.error("closing: %s", error)  # noqa: TRY400 - our own bound, nothing to trace
+
+    async def history(self, key: ConversationKey) -> tuple[ChatMessage, ...]:
+        """Return the conversation so far, closed and valid for every provider. To be asked before the new user row.
+
+        Raises: NeedsOperator or Unavailable when the database cannot be read; broken is never taken for empty.
+        """
+        return sendable((await self._loaded(key)).rows)
+
+    async def version(self, key: ConversationKey) -> int:
+        """Return the number that each `clear` raises; given to `append`, it keeps late rows out."""
+        return (await self._loaded(key)).session
+
+    async def entries(self, key: ConversationKey, limit: int) -> tuple[Entry, ...]:
+        """Return the last `limit` lines for a screen, oldest first."""
+        return entries((await self._loaded(key)).rows)[-limit:]
+
+    async def append(
+        self,
+        key: ConversationKey,
+        *items: Stored,
+        sender: str = "",
+        model: str = "",
+        guest: bool = False,
+        version: int | None = None,
+    ) -> bool:
+        """Add items in order; blank ones and pictures are left out. `model` goes with what the assistant said.
+
+        False, and nothing added, when `version` is given and no longer the current one.
+        """
+        hot = await self._loaded(key)
+        if version is not None and version != hot.session:
+            log.info("late rows of a cleared conversation dropped: %s", key.channel)
+            return False
+        at = moment(self._clock.now())
+        for item in filter(None, map(cleaned, items)):
+            spoke = model if isinstance(item, AssistantMessage) else ""
+            self._keep(key, hot, Row(item, at, sender, spoke, guest))
+        self._make_room()
+        return True
+
+    async def close_dangling(self, key: ConversationKey, note: str) -> None:
+        """End a turn that has no answer with a note, so that no later turn answers it; else do nothing."""
+        if is_dangling((await self._loaded(key)).rows):
+            await self.append(key, Note(note))
+
+    async def clear(self, key: ConversationKey) -> None:
+        """Begin anew: what was said before is no longer part of the history, here and after a restart."""
+        old = await self._loaded(key)
+        new = _Hot(old.session + 1)
+        self._hot[key] = new
+        self._characters += new.characters - old.characters
+        fence = Columns("", "system", "fence", "", "{}", stamp(moment(self._clock.now())))
+        self._writer.put(Line(key, new.session, fence))
+        self._events.emit(ConversationChanged(key))
+
+    async def listing(self, channel: str) -> tuple[ConversationSummary, ...]:
+        """Return the conversations of a channel that hold anything, the newest first, at most 200.
+
+        Raises: LimitReached when rows wait for the disk for too long, NeedsOperator when it cannot be read.
+        """
+        await self._writer.flush()
+        rows = await self._database.read(_LIST, (AGENT_ID, OWNER_ID, channel, AGENT_ID, OWNER_ID, MOST_LISTED))
+        return tuple(_summary(row) for row in rows)
+
+    async def flush(self) -> None:
+        """Wait until every row is on disk or given up. Raises: LimitReached after five seconds."""
+        await self._writer.flush()
+
+    async def _loaded(self, key: ConversationKey) -> _Hot:
+        """Return what memory has, reading it from disk when this conversation was not in use."""
+        if key not in self._hot:
+            async with self._loading:
+                if key not in self._hot:
+                    await self._load(key)
+        self._hot.move_to_end(key)
+        return self._hot[key]
+
+    async def _load(self, key: ConversationKey) -> None:
+        parameters = (AGENT_ID, OWNER_ID, *key)
+        stored = await self._database.read(_LOAD, (*parameters, *parameters, MOST_ROWS))
+        hot = _Hot()
+        for row in reversed(stored):
+            _restore(hot, row)
+        self._hot[key] = hot
+        self._characters += hot.characters
+        newest = stored[0][0] if stored else None
+        if isinstance(newest, int) and newest <= self._restored_to and is_dangling(hot.rows):
+            self._keep(key, hot, Row(Note(DIED), moment(self._clock.now())))
+        self._make_room()
+
+    def _keep(self, key: ConversationKey, hot: _Hot, row: Row) -> None:
+        columns = encode(row)
+        self._characters += hot.add(row, columns)
+        self._writer.put(Line(key, hot.session, columns))
+
+    def _make_room(self) -> None:
+        """Let the longest unused conversations go, never the last used one nor what is not on disk yet."""
+        if self._characters <= MOST_CHARACTERS:
+            return
+        for key in list(self._hot)[:-1]:
+            if self._characters <= MOST_CHARACTERS:
+                return
+            if not self._writer.holds(key):
+                self._characters -= self._hot.pop(key).characters
+
+
+@dataclass(slots=True)
+class _Hot:
+    """A conversation in memory; `characters` is what it weighs there."""
+
+    session: int = 0
+    rows: list[Row] = field(default_factory=lambda: list[Row]())
+    characters: int = ROW_CHARACTERS
+
+    def add(self, row: Row, columns: Columns) -> int:
+        """Take a row and return the growth, which is negative when old rows went."""
+        before = self.characters
+        self.rows.append(row)
+        self.characters += _weight(columns)
+        if len(self.rows) >= 2 * MOST_ROWS:
+            self.rows = self.rows[-MOST_ROWS:]
+            self.characters = ROW_CHARACTERS + sum(_weight(encode(kept)) for kept in self.rows)
+        return self.characters - before
+
+
+def _weight(columns: Columns) -> int:
+    return ROW_CHARACTERS + len(columns.content) + len(columns.metadata_json)
+
+
+def _restore(hot: _Hot, stored: Sequence[SqlValue]) -> None:
+    """Add one row of the query; a fence only says the session, an unreadable row is left out."""
+    number, session, *texts = stored
+    columns = Columns(*map(str, texts))
+    hot.session = session if isinstance(session, int) else 0
+    if columns.kind == "fence":
+        return
+    try:
+        hot.add(decode(columns), columns)
+    except Unusable as error:
+        log.warning("history row %s left out: %s", number, error)
+
+
+def _summary(row: Sequence[SqlValue]) -> ConversationSummary:
+    channel, chat_id, thread, title, last_at, messages = map(str, row)
+    line = " ".join(title.split())[:TITLE_CHARACTERS]
+    return ConversationSummary(
+        ConversationKey(channel, chat_id, thread), line, datetime.fromisoformat(last_at), int(messages)
+    )
+
+
+def _last_id(connection: Connection) -> int:
+    (newest,) = connection.execute("SELECT COALESCE(MAX(id), 0) FROM messages").fetchone()
+    return int(newest)

@@ -1,0 +1,226 @@
+"""What a conversation is made of, as it is kept: in memory as a `Row`, in the database as `Columns`.
+
+`cleaned` is the only way in. What it lets through can be written, read back equal, and put on any provider's
+wire: no pictures, no blank text, no lone surrogates, no arguments that are not JSON, no tool name a wire refuses.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from fermix.agent.model import (
+    AssistantMessage,
+    ChatMessage,
+    Image,
+    JsonObject,
+    JsonValue,
+    Reasoning,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
+from fermix.errors import Unusable
+
+NO_OUTPUT = "[no output]"  # a call without a result is refused everywhere, an empty result by some
+TOO_DEEP = "the arguments were nested too deeply to be kept"
+TOOL_NAME_CHARS = 64  # OpenAI and Anthropic: ^[a-zA-Z0-9_-]{1,64}$
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A marker such as a stopped turn. A model reads it as a line of the assistant, a screen shows it as a note."""
+
+    text: str
+
+
+Stored = ChatMessage | Note
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One kept item. `at` is UTC in whole milliseconds; `model` is "provider/model" or "" when no model spoke;
+    `guest` marks what a guest wrote, which the memory review skips.
+    """
+
+    item: Stored
+    at: datetime
+    sender: str = ""
+    model: str = ""
+    guest: bool = False
+
+
+class Columns(NamedTuple):
+    """One row as the table `messages` has it, without its place."""
+
+    sender: str
+    role: str
+    kind: str
+    content: str
+    metadata_json: str
+    created_at: str
+
+
+def cleaned(item: Stored) -> Stored | None:
+    """Return the item as it may be kept, None when nothing is left of it."""
+    match item:
+        case UserMessage(text, images):
+            text = _with_pictures_named(scrubbed(text), images)
+            return UserMessage(text) if text.strip() else None
+        case AssistantMessage(text, calls, reasoning):
+            text = scrubbed(text) if text.strip() else ""
+            kept = AssistantMessage(text, tuple(map(_clean_call, calls)), _clean_reasoning(reasoning))
+            return kept if kept.text or kept.tool_calls else None
+        case ToolMessage(call_id, name, text, ok, images):
+            text = _with_pictures_named(scrubbed(text), images)
+            return ToolMessage(scrubbed(call_id), _wire_name(name), text if text.strip() else NO_OUTPUT, ok)
+        case Note(text):
+            return Note(scrubbed(text)) if text.strip() else None
+
+
+def scrubbed(text: str) -> str:
+    """Join surrogate pairs and replace lone surrogates, which no wire and no file can carry."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def moment(at: datetime) -> datetime:
+    """Cut a time to the milliseconds that are stored."""
+    return at.astimezone(UTC).replace(microsecond=at.microsecond // 1000 * 1000)
+
+
+def stamp(at: datetime) -> str:
+    """Write a time as the table has it, e.g. 2026-01-02T03:04:05.678Z."""
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def encode(row: Row) -> Columns:
+    """Write a cleaned row as columns."""
+    metadata: JsonObject = {}
+    if row.guest:
+        metadata["guest"] = True
+    if row.model:
+        metadata["model"] = row.model
+    role, kind = "assistant", "chat_message"
+    match row.item:
+        case UserMessage():
+            role = "user"
+        case AssistantMessage():
+            metadata |= _call_metadata(row.item)
+        case ToolMessage(call_id, name, _, ok):
+            role = "tool"
+            metadata |= {"call_id": call_id, "tool": name, "ok": ok}
+        case Note():
+            kind = "note"
+    return Columns(row.sender, role, kind, row.item.text, json.dumps(metadata, ensure_ascii=False), stamp(row.at))
+
+
+def decode(columns: Columns) -> Row:
+    """Read a row back. Raises: Unusable when somebody else wrote it."""
+    try:
+        metadata: JsonValue = json.loads(columns.metadata_json)
+        at = datetime.fromisoformat(columns.created_at)
+    except ValueError as error:
+        raise Unusable(f"history row: {error}") from error
+    if not isinstance(metadata, dict):
+        raise Unusable("history row: not an object", field="metadata_json")
+    model = metadata.get("model", "")
+    if not isinstance(model, str):
+        raise Unusable(f"history row: model {model!r}", field="metadata_json")
+    return Row(_item(columns, metadata), at, columns.sender, model, metadata.get("guest") is True)
+
+
+def _with_pictures_named(text: str, images: Sequence[Image]) -> str:
+    """A picture lives for one turn; its place in the text stays visible."""
+    if not images:
+        return text
+    named = "[image]" if len(images) == 1 else f"[{len(images)} images]"
+    return f"{text}\n{named}" if text.strip() else named
+
+
+def _wire_name(name: str) -> str:
+    """Models invent names; a provider that gets one back refuses every later request (PRV-09)."""
+    return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:TOOL_NAME_CHARS] or "_"
+
+
+def _clean_call(call: ToolCall) -> ToolCall:
+    problem = None if call.problem is None else scrubbed(call.problem)
+    kept = ToolCall(scrubbed(call.id), _wire_name(call.name), {}, problem)
+    try:
+        return replace(kept, arguments=_clean_object(dict(call.arguments)))
+    except RecursionError:
+        return replace(kept, problem=TOO_DEEP)
+
+
+def _clean_reasoning(reasoning: Reasoning | None) -> Reasoning | None:
+    if reasoning is None:
+        return None
+    return replace(reasoning, items=tuple(map(_clean_object, reasoning.items)))
+
+
+def _clean_object(value: JsonObject) -> JsonObject:
+    """Send an object through JSON text, where surrogates are found at any depth and NaN becomes null."""
+    text = scrubbed(json.dumps(value, ensure_ascii=False))
+    return json.loads(text, parse_constant=lambda _: None)
+
+
+def _call_metadata(message: AssistantMessage) -> JsonObject:
+    metadata: JsonObject = {}
+    if message.tool_calls:
+        metadata["tool_calls"] = [
+            {"id": call.id, "name": call.name, "arguments": dict(call.arguments), "problem": call.problem}
+            for call in message.tool_calls
+        ]
+    if message.reasoning is not None:
+        metadata["reasoning"] = {
+            "provider": message.reasoning.provider,
+            "model": message.reasoning.model,
+            "items": list(message.reasoning.items),
+        }
+    return metadata
+
+
+def _item(columns: Columns, metadata: JsonObject) -> Stored:
+    match columns.kind, columns.role, metadata:
+        case "note", _, _:
+            return Note(columns.content)
+        case "chat_message", "user", _:
+            return UserMessage(columns.content)
+        case "chat_message", "tool", {"call_id": str(call_id), "tool": str(name), "ok": bool(ok)}:
+            return ToolMessage(call_id, name, columns.content, ok)
+        case "chat_message", "assistant", _:
+            calls = _list(metadata.get("tool_calls", []))
+            return AssistantMessage(columns.content, tuple(map(_call, calls)), _reasoning(metadata.get("reasoning")))
+        case _:
+            raise Unusable(f"history row: kind {columns.kind!r}, role {columns.role!r}")
+
+
+def _call(value: JsonValue) -> ToolCall:
+    match value:
+        case {"id": str(call_id), "name": str(name), "arguments": dict(arguments), "problem": None | str() as problem}:
+            return ToolCall(call_id, name, arguments, problem)
+        case _:
+            raise Unusable("history row: not a tool call", field="tool_calls")
+
+
+def _reasoning(value: JsonValue) -> Reasoning | None:
+    match value:
+        case None:
+            return None
+        case {"provider": str(provider), "model": str(model), "items": list(items)}:
+            return Reasoning(provider, model, tuple(item for item in items if isinstance(item, dict)))
+        case _:
+            raise Unusable("history row: not a reasoning", field="reasoning")
+
+
+def _list(value: JsonValue) -> list[JsonValue]:
+    if not isinstance(value, list):
+        raise Unusable("history row: not a list", field="tool_calls")
+    return value
