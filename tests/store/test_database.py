@@ -59,8 +59,8 @@ class Gate:
         self._open.set()
 
 
-async def test_what_run_returned_is_committed_and_read_at_once(tmp_path: Path):
-    async with Database.open(tmp_path / "memory.db") as database:
+async def test_what_run_returned_is_committed_and_read_at_once(folder: Path):
+    async with Database.open(folder / "memory.db") as database:
         result = await database.run(add("one"))
 
         assert result == "one"
@@ -68,8 +68,8 @@ async def test_what_run_returned_is_committed_and_read_at_once(tmp_path: Path):
 
 
 @covers("db.atomic")
-async def test_a_failing_transaction_leaves_nothing(tmp_path: Path):
-    async with Database.open(tmp_path / "memory.db") as database:
+async def test_a_failing_transaction_leaves_nothing(folder: Path):
+    async with Database.open(folder / "memory.db") as database:
         with pytest.raises(LookupError, match="halfway"):
             await database.run(add("half", then=LookupError("halfway")))
 
@@ -77,10 +77,10 @@ async def test_a_failing_transaction_leaves_nothing(tmp_path: Path):
 
 
 @covers("db.atomic")
-async def test_writes_of_one_commit_fail_each_for_itself(tmp_path: Path):
+async def test_writes_of_one_commit_fail_each_for_itself(folder: Path):
     """Sharing a commit is an economy: a neighbour's failure must not be seen by anyone else."""
     gate = Gate()
-    async with Database.open(tmp_path / "memory.db") as database:
+    async with Database.open(folder / "memory.db") as database:
         async with asyncio.TaskGroup() as group:
             await gate.hold(database, group)
             good = group.create_task(database.run(add("good")))
@@ -96,11 +96,11 @@ async def test_writes_of_one_commit_fail_each_for_itself(tmp_path: Path):
         assert await contents(database) == ["good", "last"]
 
 
-async def test_waiting_writes_share_commits_and_keep_their_order(tmp_path: Path):
+async def test_waiting_writes_share_commits_and_keep_their_order(folder: Path):
     gate = Gate()
     commits: list[str] = []
     wanted = [str(number) for number in range(150)]
-    async with Database.open(tmp_path / "memory.db") as database:
+    async with Database.open(folder / "memory.db") as database:
         await database.run(lambda c: c.set_trace_callback(lambda sql: commits.append(sql) if sql == "COMMIT" else None))
         commits.clear()
         async with asyncio.TaskGroup() as group:
@@ -114,20 +114,20 @@ async def test_waiting_writes_share_commits_and_keep_their_order(tmp_path: Path)
         assert len(commits) == 1 + 3  # the gate's own, then 150 writes at 64 to a commit
 
 
-async def test_a_durable_write_is_synced_and_the_next_is_not(tmp_path: Path):
+async def test_a_durable_write_is_synced_and_the_next_is_not(folder: Path):
     def level(connection: Connection) -> int:
         (value,) = connection.execute("PRAGMA synchronous").fetchone()
         return value
 
-    async with Database.open(tmp_path / "memory.db") as database:
+    async with Database.open(folder / "memory.db") as database:
         levels = [await database.run(level, durable=durable) for durable in (False, True, False)]
 
         assert levels == [1, 2, 1]  # NORMAL, FULL, NORMAL
 
 
-async def test_a_cancelled_caller_does_not_undo_its_write(tmp_path: Path):
+async def test_a_cancelled_caller_does_not_undo_its_write(folder: Path):
     gate = Gate()
-    async with Database.open(tmp_path / "memory.db") as database:
+    async with Database.open(folder / "memory.db") as database:
         async with asyncio.TaskGroup() as group:
             await gate.hold(database, group)
             writing = group.create_task(database.run(add("kept")))
@@ -139,8 +139,8 @@ async def test_a_cancelled_caller_does_not_undo_its_write(tmp_path: Path):
         assert await contents(database) == ["kept"]
 
 
-async def test_cancelled_owner_closes_cleanly_and_keeps_what_was_queued(tmp_path: Path):
-    path = tmp_path / "memory.db"
+async def test_cancelled_owner_closes_cleanly_and_keeps_what_was_queued(folder: Path):
+    path = folder / "memory.db"
     gate = Gate()
     entered = asyncio.Event()
 
@@ -159,13 +159,13 @@ async def test_cancelled_owner_closes_cleanly_and_keeps_what_was_queued(tmp_path
         owner.cancel()
         gate.release()
 
-    assert files(tmp_path) == ["memory.db"]
+    assert files(folder) == ["memory.db"]
     async with Database.open(path) as database:
         assert await contents(database) == ["queued"]
 
 
-async def test_a_closed_database_refuses(tmp_path: Path):
-    async with Database.open(tmp_path / "memory.db") as database:
+async def test_a_closed_database_refuses(folder: Path):
+    async with Database.open(folder / "memory.db") as database:
         pass
 
     with pytest.raises(Unavailable, match="closed"):
@@ -174,21 +174,21 @@ async def test_a_closed_database_refuses(tmp_path: Path):
         await database.read(CONTENTS)
 
 
-async def test_the_reader_cannot_write(tmp_path: Path):
-    async with Database.open(tmp_path / "memory.db") as database:
+async def test_the_reader_cannot_write(folder: Path):
+    async with Database.open(folder / "memory.db") as database:
         with pytest.raises(Exception, match="readonly"):
             await database.read("DELETE FROM messages")
 
 
-async def test_wrong_sql_stays_a_bug(tmp_path: Path):
-    async with Database.open(tmp_path / "memory.db") as database:
+async def test_wrong_sql_stays_a_bug(folder: Path):
+    async with Database.open(folder / "memory.db") as database:
         with pytest.raises(sqlite3.OperationalError, match="no such table"):
             await database.read("SELECT 1 FROM nowhere")
 
 
-async def test_a_long_reader_never_locks_out_writers(tmp_path: Path):
+async def test_a_long_reader_never_locks_out_writers(folder: Path):
     """DB-03: one writer, WAL and BEGIN IMMEDIATE; a reader that stays open costs no write."""
-    path = tmp_path / "memory.db"
+    path = folder / "memory.db"
     async with Database.open(path) as database:
         await database.run(add("first"))
         with sqlite3.connect(path, isolation_level=None) as reader:
@@ -204,9 +204,9 @@ async def test_a_long_reader_never_locks_out_writers(tmp_path: Path):
         assert len(await contents(database)) == 51
 
 
-async def test_two_databases_on_one_file_lose_nothing(tmp_path: Path):
+async def test_two_databases_on_one_file_lose_nothing(folder: Path):
     """DB-03: another program with the same file waits its turn behind `busy_timeout`."""
-    path = tmp_path / "memory.db"
+    path = folder / "memory.db"
     async with Database.open(path) as first, Database.open(path) as second:
         async with asyncio.timeout(BOUND_S), asyncio.TaskGroup() as group:
             for number in range(40):
@@ -217,10 +217,8 @@ async def test_two_databases_on_one_file_lose_nothing(tmp_path: Path):
         assert await contents(first) == await contents(second)
 
 
-async def test_a_file_held_by_another_program_is_unavailable_not_broken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    path = tmp_path / "memory.db"
+async def test_a_file_held_by_another_program_is_unavailable_not_broken(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    path = folder / "memory.db"
     monkeypatch.setattr(schema, "BUSY_TIMEOUT_S", 0.01)
     async with Database.open(path) as database:
         with sqlite3.connect(path, isolation_level=None) as other:

@@ -50,8 +50,8 @@ def add_many(connection: Connection) -> None:
 
 
 @covers("db.atomic")
-async def test_a_full_disk_is_said_and_nothing_is_half_written(tmp_path: Path):
-    disk = tmp_path / "disk"
+async def test_a_full_disk_is_said_and_nothing_is_half_written(folder: Path):
+    disk = folder / "disk"
     with small_disk(disk, 1_048_576):
         async with Database.open(disk / "memory.db") as database:
             await database.run(add("before"))
@@ -66,8 +66,8 @@ async def test_a_full_disk_is_said_and_nothing_is_half_written(tmp_path: Path):
             assert await contents(database) == ["before", "after"]
 
 
-async def test_a_disk_that_is_full_from_the_start_is_said(tmp_path: Path):
-    disk = tmp_path / "disk"
+async def test_a_disk_that_is_full_from_the_start_is_said(folder: Path):
+    disk = folder / "disk"
     with small_disk(disk, 65_536):
         (disk / "other").write_bytes(b"x" * 61_440)
         with pytest.raises(NeedsOperator, match=r"memory\.db"):
@@ -75,8 +75,8 @@ async def test_a_disk_that_is_full_from_the_start_is_said(tmp_path: Path):
                 pass
 
 
-async def test_a_read_only_disk_is_said_and_the_file_stays_as_it_was(tmp_path: Path):
-    disk = tmp_path / "disk"
+async def test_a_read_only_disk_is_said_and_the_file_stays_as_it_was(folder: Path):
+    disk = folder / "disk"
     with small_disk(disk, 1_048_576):
         async with Database.open(disk / "memory.db") as database:
             await database.run(add("one"))
@@ -89,8 +89,8 @@ async def test_a_read_only_disk_is_said_and_the_file_stays_as_it_was(tmp_path: P
         assert (disk / "memory.db").read_bytes() == before
 
 
-async def test_a_read_only_empty_disk_is_said(tmp_path: Path):
-    disk = tmp_path / "disk"
+async def test_a_read_only_empty_disk_is_said(folder: Path):
+    disk = folder / "disk"
     with small_disk(disk, 65_536):
         remount_read_only(disk)
         with pytest.raises(NeedsOperator, match=r"memory\.db.*writable"):

@@ -27,21 +27,21 @@ def modes(folder: Path) -> dict[str, int]:
 
 @covers("home.db")
 @pytest.mark.parametrize("mask", [0o000, 0o022, 0o077, 0o777])
-async def test_the_file_is_private_from_its_first_moment(tmp_path: Path, mask: int):
+async def test_the_file_is_private_from_its_first_moment(folder: Path, mask: int):
     before = os.umask(mask)
     try:
-        async with Database.open(tmp_path / "memory.db") as database:
+        async with Database.open(folder / "memory.db") as database:
             await database.run(add("one"))
-            found = modes(tmp_path)
+            found = modes(folder)
     finally:
         os.umask(before)
 
     assert found == {"memory.db": 0o600, "memory.db-wal": 0o600, "memory.db-shm": 0o600}
-    assert modes(tmp_path) == {"memory.db": 0o600}
+    assert modes(folder) == {"memory.db": 0o600}
 
 
-async def test_a_restored_copy_with_a_wide_mode_is_made_private(tmp_path: Path):
-    path = tmp_path / "memory.db"
+async def test_a_restored_copy_with_a_wide_mode_is_made_private(folder: Path):
+    path = folder / "memory.db"
     async with Database.open(path):
         pass
     path.chmod(0o644)
@@ -50,12 +50,12 @@ async def test_a_restored_copy_with_a_wide_mode_is_made_private(tmp_path: Path):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-async def test_any_name_is_taken_literally(tmp_path: Path):
-    path = tmp_path / "a b%20?mode=ro#c.db"
+async def test_any_name_is_taken_literally(folder: Path):
+    path = folder / "a b%20?mode=ro#c.db"
     async with Database.open(path) as database:
         await database.run(add("one"))
 
-    assert files(tmp_path) == [path.name]
+    assert files(folder) == [path.name]
 
 
 def test_the_list_of_migrations_is_the_folder():
@@ -65,8 +65,8 @@ def test_the_list_of_migrations_is_the_folder():
     assert [int(name[:4]) for name in schema.MIGRATIONS] == list(range(1, len(schema.MIGRATIONS) + 1))
 
 
-async def test_a_second_start_keeps_schema_and_rows(tmp_path: Path):
-    path = tmp_path / "memory.db"
+async def test_a_second_start_keeps_schema_and_rows(folder: Path):
+    path = folder / "memory.db"
     async with Database.open(path) as database:
         await database.run(add("one"))
     async with Database.open(path) as database:
@@ -75,14 +75,13 @@ async def test_a_second_start_keeps_schema_and_rows(tmp_path: Path):
         assert await database.read("PRAGMA journal_mode") == [("wal",)]
 
 
-async def test_a_failing_migration_leaves_the_old_schema(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    path = tmp_path / "memory.db"
+async def test_a_failing_migration_leaves_the_old_schema(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    path = folder / "memory.db"
     async with Database.open(path) as database:
         await database.run(add("one"))
-    folder = tmp_path / "migrations"
-    folder.mkdir()
-    (folder / "0002_broken.sql").write_text("CREATE TABLE extra (a); CREATE TABLE extra (a);", encoding="utf-8")
-    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, str(folder / "0002_broken.sql")))
+    broken = folder / "0002_broken.sql"
+    broken.write_text("CREATE TABLE extra (a); CREATE TABLE extra (a);", encoding="utf-8")
+    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, str(broken)))
     monkeypatch.setattr(schema._migrate, "__defaults__", (2,))
 
     with pytest.raises(sqlite3.OperationalError, match="already exists"):
@@ -94,8 +93,8 @@ async def test_a_failing_migration_leaves_the_old_schema(tmp_path: Path, monkeyp
         assert connection.execute("SELECT name FROM sqlite_schema WHERE name = 'extra'").fetchall() == []
 
 
-async def test_a_newer_schema_is_refused_untouched(tmp_path: Path):
-    path = tmp_path / "memory.db"
+async def test_a_newer_schema_is_refused_untouched(folder: Path):
+    path = folder / "memory.db"
     async with Database.open(path):
         pass
     with closing(sqlite3.connect(path)) as connection:
@@ -107,15 +106,15 @@ async def test_a_newer_schema_is_refused_untouched(tmp_path: Path):
             pass
 
     assert path.read_bytes() == before
-    assert files(tmp_path) == ["memory.db"]
+    assert files(folder) == ["memory.db"]
 
 
 @pytest.mark.parametrize(
     "change",
     ["DROP INDEX messages_by_conversation", "ALTER TABLE messages ADD COLUMN extra", "CREATE TABLE guest (a)"],
 )
-async def test_a_schema_changed_by_hand_is_refused_with_the_name(tmp_path: Path, change: str):
-    path = tmp_path / "memory.db"
+async def test_a_schema_changed_by_hand_is_refused_with_the_name(folder: Path, change: str):
+    path = folder / "memory.db"
     async with Database.open(path):
         pass
     with closing(sqlite3.connect(path)) as connection:
@@ -128,8 +127,8 @@ async def test_a_schema_changed_by_hand_is_refused_with_the_name(tmp_path: Path,
     assert "backup" in refused.value.advice
 
 
-async def test_another_programs_database_is_left_alone(tmp_path: Path):
-    path = tmp_path / "memory.db"
+async def test_another_programs_database_is_left_alone(folder: Path):
+    path = folder / "memory.db"
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE bookmarks (url)")
     before = path.read_bytes()
@@ -141,8 +140,8 @@ async def test_another_programs_database_is_left_alone(tmp_path: Path):
     assert path.read_bytes() == before
 
 
-async def test_a_file_of_garbage_is_named_and_never_deleted(tmp_path: Path):
-    path = tmp_path / "memory.db"
+async def test_a_file_of_garbage_is_named_and_never_deleted(folder: Path):
+    path = folder / "memory.db"
     path.write_bytes(b"these are not the pages you are looking for" * 200)
     before = path.read_bytes()
 
@@ -164,8 +163,8 @@ async def fill_and_spoil(path: Path) -> None:
         file.write(b"\xa5" * 4096)
 
 
-async def test_damage_inside_is_found_by_the_check_in_the_background(tmp_path: Path):
-    path = tmp_path / "memory.db"
+async def test_damage_inside_is_found_by_the_check_in_the_background(folder: Path):
+    path = folder / "memory.db"
     await fill_and_spoil(path)
 
     async with Database.open(path) as database:
@@ -173,8 +172,8 @@ async def test_damage_inside_is_found_by_the_check_in_the_background(tmp_path: P
             await database.check()
 
 
-async def test_damage_inside_is_found_at_once_after_an_unclean_stop(tmp_path: Path):
-    path = tmp_path / "memory.db"
+async def test_damage_inside_is_found_at_once_after_an_unclean_stop(folder: Path):
+    path = folder / "memory.db"
     await fill_and_spoil(path)
     path.with_name("memory.db-wal").touch()
 
@@ -183,8 +182,8 @@ async def test_damage_inside_is_found_at_once_after_an_unclean_stop(tmp_path: Pa
             pass
 
 
-async def test_a_sound_file_passes_the_check(tmp_path: Path):
-    async with Database.open(tmp_path / "memory.db") as database:
+async def test_a_sound_file_passes_the_check(folder: Path):
+    async with Database.open(folder / "memory.db") as database:
         await database.check()
         await database.check()
 
@@ -217,9 +216,9 @@ def write_until_killed(path: Path) -> list[int]:
 
 
 @covers("db.atomic", "db.canonical")
-async def test_every_awaited_write_survives_kill_9(tmp_path: Path):
+async def test_every_awaited_write_survives_kill_9(folder: Path):
     """DB-10: once `run` has returned, the row is there, whatever happens to the process."""
-    path = tmp_path / "memory.db"
+    path = folder / "memory.db"
     told = write_until_killed(path)
     assert path.with_name("memory.db-wal").exists()
 
@@ -246,8 +245,8 @@ def die_while_making(path: Path) -> None:
     subprocess.run([sys.executable, "-c", KILLED_WHILE_MADE, str(path)], check=False, timeout=5)
 
 
-async def test_a_kill_while_the_file_is_made_costs_nothing(tmp_path: Path):
-    path = tmp_path / "memory.db"
+async def test_a_kill_while_the_file_is_made_costs_nothing(folder: Path):
+    path = folder / "memory.db"
     die_while_making(path)
     assert path.with_name("memory.db-journal").exists()
 
