@@ -78,7 +78,9 @@ class Agent:
 
     async def commit(self, turn: Turn, outcome: Completed) -> None:
         """Store what a turn added, after its reply was delivered."""
-        await self._history.append(turn.key, outcome.new_messages, version=outcome.history_version, model=outcome.model)
+        await self._history.append(
+            turn.key, *outcome.new_messages, model=outcome.model, version=outcome.history_version
+        )
 
     async def abandon(self, turn: Turn, outcome: Cancelled | Failed) -> None:
         """Close a turn without an answer, so that its message is not answered later."""

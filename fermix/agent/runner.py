@@ -35,18 +35,17 @@ class History(Protocol):
 
     async def history(self, key: ConversationKey) -> tuple[ChatMessage, ...]: ...
 
-    def version(self, key: ConversationKey) -> int: ...
+    async def version(self, key: ConversationKey) -> int: ...
 
     async def append(
         self,
         key: ConversationKey,
-        items: Sequence[ChatMessage],
-        *,
-        version: int,
+        *items: ChatMessage,
         sender: str = "",
         model: str = "",
         guest: bool = False,
-    ) -> None: ...
+        version: int | None = None,
+    ) -> bool: ...
 
     async def close_dangling(self, key: ConversationKey, note: str) -> None: ...
 
@@ -98,12 +97,13 @@ class TurnRunner:
     async def _answer(self, turn: Turn, port: ReplyPort) -> Completed:
         context = await self._services.checkout()
         profile = context.profile(turn.trust)
-        history, key, guest = self._services.history, turn.key, turn.trust is not Trust.OPERATOR
-        earlier = await history.history(key)
-        version = history.version(key)
+        history = self._services.history
+        version = await history.version(turn.key)
+        earlier = await history.history(turn.key)
         question = _question(turn.message)
         request = self._request(turn, context, profile, earlier, question)
-        await history.append(key, (question,), version=version, sender=turn.message.sender.id or "", guest=guest)
+        guest = turn.trust is not Trust.OPERATOR
+        await history.append(turn.key, question, sender=turn.message.sender.id or "", guest=guest, version=version)
         services = LoopServices(context.router, self._services.dispatcher, self._services.events, self._services.clock)
         scope = ToolScope(profile.tools, turn, port, min(OUTPUT_CHARS, context.facts.context_tokens))
         return replace(await run_loop(services, scope, request), history_version=version)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from fermix.agent.model import AssistantMessage, ChatMessage, Image, ToolSchema, UserMessage
 from fermix.agent.providers.provider import ModelFacts, Route
@@ -77,4 +78,4 @@ def text_bytes(text: str) -> int:
 def _units(messages: Sequence[ChatMessage]) -> list[tuple[int, int]]:
     """Bounds of each unit; what stands before the first user message is no unit and is never kept alone."""
     starts = [index for index, message in enumerate(messages) if isinstance(message, UserMessage)]
-    return list(zip(starts, [*starts[1:], len(messages)], strict=True))
+    return list(pairwise([*starts, len(messages)]))
