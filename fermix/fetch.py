@@ -111,6 +111,11 @@ class Incoming:
     def complete(self) -> bool:
         return self.offset == self.artifact.size_bytes
 
+    @property
+    def folder(self) -> Path:
+        """Where there is room for what a source needs meanwhile."""
+        return Path(str(self._file.name)).parent
+
     def cut(self, offset: int) -> None:
         """Forget everything from `offset` on."""
         self._file.truncate(offset)
@@ -126,7 +131,7 @@ class Incoming:
             while rest:
                 rest = rest[self._file.write(rest) :]
         except OSError as error:
-            raise _no_room(self.artifact, Path(str(self._file.name)).parent, error) from error
+            raise _no_room(self.artifact, self.folder, error) from error
         self.offset += len(chunk)
         if self.offset >= self._next_report:
             self._next_report = self.offset + self.artifact.size_bytes // REPORTS_PER_FILE
@@ -201,6 +206,7 @@ class HttpSource:
 
     def pour(self, into: Incoming) -> None:
         broken: httpx.TransportError | None = None
+        start = into.offset
         with httpx.Client(timeout=TIMEOUT, follow_redirects=True, headers=_HEADERS) as client:
             for _ in range(MAX_BREAKS):
                 before = into.offset
@@ -212,7 +218,10 @@ class HttpSource:
                     return
                 if into.offset <= before:
                     break
-        raise Unavailable(f"broke off at byte {into.offset}: {broken!r}" if broken else "has only a part") from broken
+        if broken is None:
+            raise Unavailable(f"has only {into.offset} of {into.artifact.size_bytes} bytes")
+        what = "cannot be reached" if into.offset == start else f"broke off at byte {into.offset}"
+        raise Unavailable(f"{what} ({broken or type(broken).__name__})") from broken
 
     def _read(self, client: httpx.Client, into: Incoming) -> None:
         wanted = {"Range": f"bytes={into.offset}-"} if into.offset else {}

@@ -45,6 +45,12 @@ def _version(argv: list[str]) -> int:
     return version.main(argv)
 
 
+def _model(argv: list[str]) -> int:
+    from fermix.cli.verbs import model
+
+    return model.main(argv)
+
+
 def _engine(argv: list[str]) -> int:
     from fermix.cli.verbs import engine
 
@@ -57,5 +63,6 @@ VERBS = (
     Verb("status", "tell what runs and what is missing", _status),
     Verb("logs", "show the daemon's log", _logs),
     Verb("version", "print the version", _version),
+    Verb("model", "fetch the local model, or tell how it stands", _model),
     Verb("_engine", "serve the embedded model", _engine, hidden=True),
 )
