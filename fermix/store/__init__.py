@@ -1,5 +1,6 @@
 """The one SQLite store. Rooms above ask `Database` and never import sqlite3 themselves."""
 
+from fermix.store.check import ContentCheck
 from fermix.store.database import Connection, Database, SqlValue
 
-__all__ = ["Connection", "Database", "SqlValue"]
+__all__ = ["Connection", "ContentCheck", "Database", "SqlValue"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sqlite3
@@ -227,6 +228,46 @@ async def test_every_awaited_write_survives_kill_9(folder: Path):
         assert kept[: len(told)] == told
         assert kept == list(range(len(kept)))
         assert await database.read("PRAGMA quick_check") == [("ok",)]
+
+
+WRITE_A_HUNDRED = """
+import asyncio, sys
+from pathlib import Path
+from fermix.store import Database
+from tests.store.test_database import add
+
+async def main():
+    async with Database.open(Path(sys.argv[1])) as database:
+        for number in range(100):
+            await database.run(add(f"child {number}"))
+
+asyncio.run(main())
+"""
+
+
+async def test_two_processes_that_hammer_one_file_corrupt_nothing(folder: Path):
+    """DB-01: checking, reading and closing here must not drop the locks that keep the other process out."""
+    path = folder / "memory.db"
+    async with Database.open(path) as database, asyncio.timeout(30):
+        child = start_writing(path)
+        number = 0
+        while child.poll() is None or number < 100:
+            await database.run(add(f"own {number}"))
+            number += 1
+            if number % 20 == 0:
+                async with Database.open(path) as second:
+                    await second.check()
+        child.wait(5)
+
+        assert child.returncode == 0
+        assert await database.read("PRAGMA quick_check") == [("ok",)]
+        kept = await contents(database)
+    assert [content for content in kept if content.startswith("own")] == [f"own {n}" for n in range(number)]
+    assert [content for content in kept if content.startswith("child")] == [f"child {n}" for n in range(100)]
+
+
+def start_writing(path: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", WRITE_A_HUNDRED, str(path)], cwd=ROOT)
 
 
 KILLED_WHILE_MADE = """

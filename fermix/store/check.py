@@ -1,0 +1,26 @@
+"""The check of the whole file, as a service of the daemon. It runs beside everything else and disturbs nothing.
+
+After an unclean stop `Database.open` has checked already, before anybody read; then this has nothing to do.
+A damaged file parks the service, and the reason is what `fermix status` shows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from fermix.store.database import Database
+
+
+class ContentCheck:
+    """A service: one check, then quiet until cancelled."""
+
+    name = "database"
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def run(self, started: Callable[[], None]) -> None:
+        await self._database.check()
+        started()
+        await asyncio.get_running_loop().create_future()
