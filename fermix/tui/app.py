@@ -23,6 +23,7 @@ from textual.theme import Theme
 
 from fermix.clock import Clock, SystemClock
 from fermix.home import Home
+from fermix.tui import collector
 from fermix.tui.desk import Desk, SetupDesk
 from fermix.tui.link import Connect, StartDaemon
 from fermix.tui.screens.catalog import SCREENS, chat
@@ -31,6 +32,7 @@ from fermix.tui.widgets.transcript import load_reply
 
 MIN_COLUMNS, MIN_LINES = 32, 10
 QUIT_AGAIN_S = 2.0
+IDLE_LOOK_S = 5.0
 NO_SCREEN = 2
 THEME = Theme(
     name="fermix",
@@ -89,6 +91,12 @@ class FermixApp(App[int]):
         """The first frame is out: connect, and load the parser that the first reply needs."""
         self.run_worker(self.desk.run(), exclusive=True)
         load_reply()
+        collector.begin()
+        self.set_interval(IDLE_LOOK_S, self._collect)
+
+    def _collect(self) -> None:
+        if self._chat.is_quiet:
+            collector.collect_when_idle()
 
     def _changed(self) -> None:
         self._chat.draw_soon()

@@ -23,7 +23,11 @@ from fermix.tui.widgets.status_bar import Facts, StatusBar
 from fermix.tui.widgets.transcript import Transcript
 from fermix.tui.widgets.waiting import Waiting
 
-FRAME_S = 0.05  # at most 20 updates a second; a streamed word waits this long
+FRAME_S = 0.1  # ten updates a second look smooth and leave the loop to the keys
+REST = 2  # a frame that took a while is followed by twice as long for the keys
+TYPING_S = 0.1  # while keys arrive this fast, streamed words wait
+QUIET_S = 2.0
+LONGEST_WAIT_S = 0.3  # but not longer than this
 KEYS = "Enter send · Ctrl+J newline · Esc stop · Ctrl+R conversations · Ctrl+C twice quits"
 FEW_KEYS = "Ctrl+R conversations"
 MODEL_CHARS = 60
@@ -47,6 +51,7 @@ class ChatScreen(Screen[None]):
         self._shown: Conversation | None = None
         self._due: Timer | None = None
         self._pause_s = FRAME_S
+        self._began_at = self._drawn_at = self._typed_at = 0.0
 
     def compose(self) -> ComposeResult:
         yield Static(_welcome(self._home), id="welcome", markup=False)
@@ -68,9 +73,18 @@ class ChatScreen(Screen[None]):
         if self._due is None and self.is_mounted:
             self._due = self.set_timer(self._pause_s, self._draw)
 
+    @property
+    def is_quiet(self) -> bool:
+        """True when no reply is being drawn and no key was pressed lately."""
+        return self._due is None and monotonic() - max(self._typed_at, self._drawn_at) > QUIET_S
+
     async def _draw(self) -> None:
+        now = monotonic()
+        if now - self._typed_at < TYPING_S and now - self._drawn_at < LONGEST_WAIT_S:
+            self._due = self.set_timer(TYPING_S, self._draw)
+            return
         self._due = None
-        started = monotonic()
+        self._began_at = now
         conversation, transcript = self._desk.conversation, self.query_one(Transcript)
         self._draw_lines(conversation)
         if conversation is not self._shown:
@@ -79,7 +93,12 @@ class ChatScreen(Screen[None]):
             await transcript.latest(conversation.blocks)
         else:
             await transcript.show(conversation.blocks)
-        self._pause_s = max(FRAME_S, monotonic() - started)  # half of the time belongs to the keys
+        self.call_after_refresh(self._rest)
+
+    def _rest(self) -> None:
+        """The frame is out: the longer it took, the longer the keys have the loop for themselves."""
+        self._drawn_at = monotonic()
+        self._pause_s = max(FRAME_S, REST * (self._drawn_at - self._began_at))
 
     def _draw_lines(self, conversation: Conversation) -> None:
         desk = self._desk
@@ -98,6 +117,9 @@ class ChatScreen(Screen[None]):
             output_tokens=conversation.output_tokens,
             progress=local.done_bytes / local.total_bytes if local.fetching and local.total_bytes else None,
         )
+
+    def on_text_area_changed(self) -> None:
+        self._typed_at = monotonic()
 
     async def on_submitted(self, message: Submitted) -> None:
         await self._desk.submit(message.text)

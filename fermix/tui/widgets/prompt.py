@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from rich.cells import split_graphemes
 from rich.text import Text
-from textual.binding import Binding, BindingType
+from textual import events
 from textual.widgets import TextArea
 
 from fermix.tui.messages import Submitted
 
 MAX_HISTORY = 500
+NEWLINE_KEYS = ("ctrl+j", "shift+enter", "alt+enter")
 Location = tuple[int, int]
 
 # One symbol for one character, so that columns in the document and on the screen stay the same.
@@ -25,11 +24,6 @@ _CONTROLS = (
 
 class Prompt(TextArea):
     """Enter sends, Ctrl+J or Shift+Enter breaks the line, Up and Down at the edges walk through what was sent."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "submit", "Send", priority=True),
-        Binding("ctrl+j,shift+enter,alt+enter", "newline", "New line", priority=True),
-    ]
 
     def __init__(self) -> None:
         super().__init__(
@@ -47,7 +41,18 @@ class Prompt(TextArea):
         self._sent = texts[-MAX_HISTORY:]
         self._at = None
 
-    def action_submit(self) -> None:
+    async def _on_key(self, event: events.Key) -> None:
+        """Act in the order of the keys: a binding with priority would overtake letters that still wait here."""
+        if event.key == "enter":
+            self._submit()
+        elif event.key in NEWLINE_KEYS:
+            self.replace("\n", *self.selection, maintain_selection_offset=False)
+        else:
+            return
+        event.stop()
+        event.prevent_default()
+
+    def _submit(self) -> None:
         text = self.text
         if not text.strip():
             return
@@ -56,9 +61,6 @@ class Prompt(TextArea):
         self._at = None
         self.clear()
         self.post_message(Submitted(text))
-
-    def action_newline(self) -> None:
-        self.replace("\n", *self.selection, maintain_selection_offset=False)
 
     def action_cursor_up(self, select: bool = False) -> None:
         if not select and self.navigator.is_first_wrapped_line(self.cursor_location):
