@@ -8,11 +8,10 @@ them, and code that shows them, stays as it is.
 from __future__ import annotations
 
 import re
-import secrets
-import string
 from dataclasses import dataclass
 
 from fermix.agent.model import ToolCall
+from fermix.agent.providers.calls import new_call_id
 
 CALL_OPENINGS = ("<tool_call", "<function_calls", "<invoke name=", "<function=", "<|tool_call", "[TOOL_CALLS]")
 INTERNAL_OPENINGS = {"<fermix-untrusted": "</fermix-untrusted>", "<fermix-memory": "</fermix-memory>"}
@@ -24,7 +23,6 @@ WRITTEN_AS_TEXT = "this call was written as text and did not run; call the tool 
 
 _LINE_PART = re.compile(r"[^\n]*\n|[^\n]+")
 _NAME = re.compile(r"""(?:["']name["']\s*:\s*|name=|<function=)["']?([A-Za-z0-9_-]{1,64})""")
-_ID_ALPHABET = string.ascii_letters + string.digits
 
 
 class Veil:
@@ -103,5 +101,4 @@ def outgoing(text: str) -> Outgoing:
 
 def _failed_call(written: str) -> ToolCall:
     name = _NAME.search(written)
-    call_id = "".join(secrets.choice(_ID_ALPHABET) for _ in range(9))
-    return ToolCall(call_id, name.group(1) if name else "tool_call", {}, problem=WRITTEN_AS_TEXT)
+    return ToolCall(new_call_id(), name.group(1) if name else "tool_call", {}, problem=WRITTEN_AS_TEXT)
