@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -18,6 +20,7 @@ from fermix.agent.model import (
     ToolResult,
     UserMessage,
 )
+from fermix.agent.prompt import date_note
 from fermix.agent.providers.provider import ErrorKind, ModelFacts, OnDelta, ProviderFailed
 from fermix.agent.sentences import LIMITS
 from fermix.agent.turn import Completed, Failed
@@ -25,6 +28,7 @@ from fermix.events import HistoryTrimmed, TurnEnded, TurnStarted
 from fermix.message import Media
 from fermix.trust import PolicyClass, Trust
 from tests.agent.conftest import World
+from tests.fakes.clock import START
 from tests.fakes.router import FACTS, ScriptedRouter, calls, says
 from tests.fakes.turns import make_call, make_capability, make_turn, of_kind
 from tests.requirements import covers
@@ -50,8 +54,7 @@ async def test_second_turn_sends_the_first_one_and_the_same_stable_bytes(world: 
     assert [part.splitlines()[0] for part in three.system] == [
         "# Who you are",
         "# How you work",
-        "Today is Thursday, 2026-01-01 in UTC. The owner lives in the machine's own time zone, where the date may "
-        "differ by a day.",
+        date_note(START, None),
     ]
     assert (one.system, one.tools) == (three.system, three.tools)
     assert json.dumps([tool.parameters for tool in one.tools]) == json.dumps([tool.parameters for tool in three.tools])
@@ -204,14 +207,11 @@ async def test_guests_words_are_marked_as_a_guests(world: World) -> None:
         await world.run(agent, make_turn("from the owner", turn_id="t2"))
     await world.conversations.flush()
 
-    rows = [json.loads(line) for line in await stored_metadata(world)]
+    rows = [json.loads(line) for line in stored_metadata(world)]
     assert [row.get("guest", False) for row in rows] == [True, False]
 
 
-async def stored_metadata(world: World) -> list[str]:
-    import sqlite3
-    from contextlib import closing
-
+def stored_metadata(world: World) -> list[str]:
     with closing(sqlite3.connect(world.home.database)) as connection:
         rows = connection.execute("SELECT metadata_json FROM messages WHERE role = 'user' ORDER BY id")
         return [row[0] for row in rows]

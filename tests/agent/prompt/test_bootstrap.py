@@ -8,6 +8,7 @@ import pytest
 from fermix.agent.prompt.bootstrap import MAX_FILE_BYTES, PromptFiles, load, seed, shipped
 from fermix.errors import ConfigError
 from fermix.home import Home
+from tests.requirements import covers
 
 
 @pytest.fixture
@@ -21,6 +22,7 @@ def files_below(home: Home) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in home.root.rglob("*") if path.is_file()}
 
 
+@covers("home.bootstrap")
 def test_missing_files_are_seeded_with_the_name_and_for_the_owner_only(home: Home) -> None:
     """Reference 4, 3.1: identity and rules are seeded, the tone is the owner's to write."""
     assert seed(home, "Ada") == ("IDENTITY.md", "FERMIX.md")
