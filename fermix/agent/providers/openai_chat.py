@@ -64,14 +64,13 @@ class ChatWire:
         return {**bearer(key), **self.extra_headers}
 
     def body(self, request: ChatRequest, model: str) -> JsonObject:
-        body: JsonObject = {"model": model, "stream": True}
+        body: JsonObject = {"model": model, "stream": True, **self.fields}
         if self.asks_for_usage:
             body["stream_options"] = {"include_usage": True}
         if self.caches_by_key:
             body["prompt_cache_key"] = cache_key(request)
         if request.max_output_tokens is not None:
             body[self.limit_field] = request.max_output_tokens
-        body |= self.fields
         if request.tools:
             body["tools"] = [_tool(tool) for tool in request.tools]
         body["messages"] = [*_system(request.system), *_messages(request.messages)]

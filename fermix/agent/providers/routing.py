@@ -1,0 +1,191 @@
+"""Choose who answers: the chain of routes, retries on one route, and when the next one stands in.
+
+The loop calls `complete` for each step. What must stay true: nothing is tried again once anything was shown; only a
+turn's first call may change the route, and the turn then stays there; each route is tried once a call; every wait
+is bounded. Source: reference 4, section 2.6; PRV-17 to PRV-22 in faults.md.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from fermix.agent.model import ChatRequest, Completion, ToolMessage
+from fermix.agent.providers.chain import Candidate, open_route, usable_candidates
+from fermix.agent.providers.provider import AllRoutesFailed, ErrorKind, OnDelta, Provider, ProviderFailed, Route
+from fermix.clock import Clock
+from fermix.errors import NeedsOperator
+from fermix.events import Events, ProviderChanged
+from fermix.net import Net
+from fermix.protocol.methods import ProviderRow
+
+log = logging.getLogger(__name__)
+
+REMEMBERED_TURNS = 1_024
+WISH_MARGIN_S = 0.25  # clocks differ; coming a moment early costs another refusal
+PERSON_WAITS_S = 10.0  # what a person sits through; longer wishes are told instead
+
+HICCUPS = frozenset({ErrorKind.UNAVAILABLE, ErrorKind.TRANSPORT})  # often gone a moment later
+FAILOVER = HICCUPS | {ErrorKind.TIMEOUT, ErrorKind.RATE_LIMIT, ErrorKind.QUOTA, ErrorKind.IMAGE_UNSUPPORTED}
+COOL_S = {
+    ErrorKind.RATE_LIMIT: 30.0,
+    ErrorKind.UNAVAILABLE: 30.0,
+    ErrorKind.TRANSPORT: 30.0,
+    ErrorKind.TIMEOUT: 30.0,
+    ErrorKind.QUOTA: 600.0,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """When the same route is asked again: after which kinds, after which pauses in seconds, and how long a wait that
+    the server wishes for is granted.
+    """
+
+    kinds: frozenset[ErrorKind]
+    pauses_s: tuple[float, ...]
+    longest_wish_s: float
+
+    def pause_s(self, error: ProviderFailed, tries: int) -> float | None:
+        """Return how long to wait before the next try; None when there is none."""
+        if error.streamed or error.kind not in self.kinds or tries > len(self.pauses_s):
+            return None
+        if error.retry_after_s is None:
+            return self.pauses_s[tries - 1]
+        return error.retry_after_s + WISH_MARGIN_S if error.retry_after_s <= self.longest_wish_s else None
+
+
+OTHERS_LEFT = Retries(HICCUPS, (0.25, 0.5, 1.0), longest_wish_s=0.0)
+LAST_ROUTE = Retries(HICCUPS | {ErrorKind.RATE_LIMIT}, (0.25, 0.5, 1.0), longest_wish_s=PERSON_WAITS_S)
+CONTINUATION = Retries(HICCUPS | {ErrorKind.RATE_LIMIT, ErrorKind.TIMEOUT}, (2.0, 4.0), longest_wish_s=PERSON_WAITS_S)
+
+
+class Router:
+    """The chain. Made anew whenever the configuration changes; remembers which route a running turn is on."""
+
+    def __init__(self, routes: Sequence[Provider], rows: Sequence[ProviderRow], clock: Clock, events: Events) -> None:
+        self._routes = tuple(routes)
+        self._rows = tuple(rows)
+        self._clock = clock
+        self._events = events
+        self._cooling = _Cooling(clock)
+        self._turns: OrderedDict[str, Provider] = OrderedDict()
+
+    @classmethod
+    def build(
+        cls, candidates: Sequence[Candidate], embedded: Provider | None, net: Net, clock: Clock, events: Events
+    ) -> Self:
+        """Make the chain of what is configured; the embedded model stands in only while nothing is."""
+        routes: list[Provider] = [open_route(candidate, net) for candidate in usable_candidates(candidates)]
+        if not routes and embedded is not None:
+            routes = [embedded]
+        return cls(routes, [candidate.row for candidate in candidates], clock, events)
+
+    @property
+    def routes(self) -> tuple[Provider, ...]:
+        return self._routes
+
+    @property
+    def current(self) -> Route | None:
+        """Where the next turn's first call goes; None when nowhere."""
+        order = self._order()
+        return order[0].route if order else None
+
+    def rows(self) -> list[ProviderRow]:
+        """Every provider that is mentioned, usable or not, for `fermix status`."""
+        return [*self._rows]
+
+    async def complete(self, request: ChatRequest, on_delta: OnDelta, *, turn_id: str) -> Completion:
+        """Get one answer. Raises: ProviderFailed, AllRoutesFailed, NeedsOperator."""
+        bound = self._turns.get(turn_id)
+        if bound is None or not isinstance(request.messages[-1], ToolMessage):
+            return await self._begin(request, on_delta, turn_id)
+        outcome = await self._ask(bound, request, on_delta, CONTINUATION)
+        if isinstance(outcome, ProviderFailed):
+            raise outcome
+        return outcome
+
+    async def _begin(self, request: ChatRequest, on_delta: OnDelta, turn_id: str) -> Completion:
+        order = self._order()
+        if not order:
+            raise NeedsOperator("no model is configured", advice="run `fermix setup`")
+        self._tell_detour(turn_id, order[0].route)
+        failures: list[ProviderFailed] = []
+        for provider in order:
+            if failures:
+                self._tell(turn_id, order[len(failures) - 1].route, provider.route, failures[-1].kind)
+            retries = LAST_ROUTE if provider is order[-1] else OTHERS_LEFT
+            outcome = await self._ask(provider, request, on_delta, retries)
+            if isinstance(outcome, Completion):
+                self._remember(turn_id, provider)
+                return outcome
+            failures.append(outcome)
+            if outcome.streamed or outcome.kind not in FAILOVER:
+                break
+        raise failures[0] if len(failures) == 1 else AllRoutesFailed(tuple(failures))
+
+    async def _ask(
+        self, provider: Provider, request: ChatRequest, on_delta: OnDelta, retries: Retries
+    ) -> Completion | ProviderFailed:
+        """Ask one route, more than once if need be; a failure is returned, because the caller decides by it."""
+        tries = 0
+        while True:
+            try:
+                completion = await provider.complete(request, on_delta)
+            except ProviderFailed as error:
+                tries += 1
+                pause_s = retries.pause_s(error, tries)
+                if pause_s is None:
+                    self._cooling.note(error)
+                    return error
+                log.info("asking again in %.2f s: %s", pause_s, error)
+            else:
+                self._cooling.forget(provider.route)
+                return completion
+            await self._clock.sleep(pause_s)
+
+    def _order(self) -> list[Provider]:
+        """Return the chain with routes that cool down at its end: asked last, but asked."""
+        return sorted(self._routes, key=lambda provider: self._cooling.is_cooling(provider.route))
+
+    def _remember(self, turn_id: str, provider: Provider) -> None:
+        self._turns[turn_id] = provider
+        if len(self._turns) > REMEMBERED_TURNS:
+            self._turns.popitem(last=False)
+
+    def _tell_detour(self, turn_id: str, chosen: Route) -> None:
+        preferred = self._routes[0].route
+        if chosen != preferred:
+            self._tell(turn_id, preferred, chosen, "cooling down")
+
+    def _tell(self, turn_id: str, source: Route, target: Route, reason: str) -> None:
+        log.warning("moving from %s to %s: %s", source, target, reason)
+        self._events.emit(ProviderChanged(turn_id, str(source), str(target), reason))
+
+
+class _Cooling:
+    """Which routes failed lately. An overload belongs to one model, an empty purse to all models of a key (PRV-18).
+
+    Kept in memory only and short, unless the server itself named the time (PRV-19).
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._until: dict[str, float] = {}
+
+    def note(self, error: ProviderFailed) -> None:
+        default_s = COOL_S.get(error.kind)
+        if default_s is not None:
+            domain = error.provider if error.kind is ErrorKind.QUOTA else str(Route(error.provider, error.model))
+            self._until[domain] = self._clock.monotonic() + (error.retry_after_s or default_s)
+
+    def forget(self, route: Route) -> None:
+        self._until.pop(str(route), None)
+        self._until.pop(route.provider, None)
+
+    def is_cooling(self, route: Route) -> bool:
+        now = self._clock.monotonic()
+        return any(self._until.get(domain, now) > now for domain in (str(route), route.provider))
