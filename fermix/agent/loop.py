@@ -120,11 +120,11 @@ class _Run:
         raise LimitReached(f"no answer after {MAX_STEPS} steps", limit="steps")
 
     async def _ask(self) -> _Answer:
-        """Get an answer that says something; an empty one is asked for once more."""
+        """Get an answer that says something; an empty one is asked for once more, even if thoughts were shown."""
         try:
             return await self._ask_once()
         except ProviderFailed as error:
-            if error.kind is not ErrorKind.EMPTY or error.streamed:
+            if error.kind is not ErrorKind.EMPTY:
                 raise
             log.info("empty answer from %s/%s, asking once more", error.provider, error.model)
         return await self._ask_once()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from fermix.agent.providers.provider import ErrorKind, ProviderFailed
+from fermix.agent.providers.provider import AllRoutesFailed, ErrorKind, ProviderFailed
 from fermix.config.secrets import redact
 from fermix.errors import ConfigError, FermixError, LimitReached, NeedsOperator
 from fermix.trust import Trust
@@ -41,16 +41,20 @@ KINDS = {
     ErrorKind.MALFORMED: (
         "What came from {route} is not an answer of a model{quote}. Check the address of {provider} in the settings."
     ),
-    ErrorKind.EMPTY: "{route} ended its turn without a reply. Send your message again, or put it differently.",
+    ErrorKind.EMPTY: "{route} ended its turn without a reply{quote}. Send your message again, or put it differently.",
     ErrorKind.TRANSPORT: "The connection to {provider} failed. Check the network, then try again.",
 }
 BROKEN_OFF = "{route} broke off in the middle of its answer. Send your message again."
+BREAKS = frozenset({ErrorKind.TRANSPORT, ErrorKind.TIMEOUT, ErrorKind.UNAVAILABLE, ErrorKind.MALFORMED})
 
 
 def sentence_for(error: FermixError, trust: Trust = Trust.OPERATOR) -> str:
     """Return the sentence for a failure; a guest is told nothing about the owner's setup."""
     if isinstance(error, ProviderFailed):
         return _provider_sentence(error)
+    if isinstance(error, AllRoutesFailed):
+        tried = ", ".join(f"{failure.provider}/{failure.model}" for failure in error.failures)
+        return f"None of the models answered ({tried}). {_provider_sentence(error.failures[-1])}"
     if isinstance(error, NeedsOperator | ConfigError) and trust is not Trust.OPERATOR:
         return OWNER_NEEDED
     if error.user_text is not None:
@@ -61,7 +65,7 @@ def sentence_for(error: FermixError, trust: Trust = Trust.OPERATOR) -> str:
 
 
 def _provider_sentence(error: ProviderFailed) -> str:
-    pattern = BROKEN_OFF if error.streamed else KINDS[error.kind]
+    pattern = BROKEN_OFF if error.streamed and error.kind in BREAKS else KINDS[error.kind]
     words = redact(" ".join(error.server_text.split()))[:QUOTE_CHARS].rstrip(".")
     return pattern.format(
         provider=error.provider,

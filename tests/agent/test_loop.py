@@ -75,8 +75,11 @@ def counting(ran: list[str]) -> Callable[[Mapping[str, JsonValue], ToolContext],
     return run
 
 
-def empty(*, streamed: bool = False) -> ProviderFailed:
-    return ProviderFailed(ErrorKind.EMPTY, provider="fake", model="script-1", streamed=streamed)
+def failed(kind: ErrorKind, *, streamed: bool = False) -> ProviderFailed:
+    return ProviderFailed(kind, provider="fake", model="script-1", streamed=streamed)
+
+
+THOUGHTS_ONLY = failed(ErrorKind.EMPTY, streamed=True)
 
 
 async def test_answer_without_calls_ends_the_turn(stage: Stage) -> None:
@@ -182,14 +185,14 @@ async def test_same_call_five_times_in_a_row_ends_the_turn(stage: Stage) -> None
     assert len(of_kind(stage.seen, ToolCalled)) == len(same)
 
 
-@pytest.mark.parametrize("nothing", [says(""), says(" \n"), empty()], ids=["blank", "spaces", "reported"])
+@pytest.mark.parametrize("nothing", [says(""), says(" \n"), THOUGHTS_ONLY], ids=["blank", "spaces", "only thoughts"])
 async def test_empty_answer_is_asked_for_once_more(stage: Stage, nothing: Line) -> None:
     """DLV-14: an attended turn ends with an answer or with an honest failure; one retry comes first."""
     assert (await stage.play([nothing, says("There.")])).text == "There."
     assert stage.router.requests == [ASK, ASK]
 
 
-@pytest.mark.parametrize("nothing", [says(""), empty()], ids=["blank", "reported"])
+@pytest.mark.parametrize("nothing", [says(""), failed(ErrorKind.EMPTY)], ids=["blank", "reported"])
 async def test_second_empty_answer_is_an_honest_failure(stage: Stage, nothing: Line) -> None:
     """DLV-14: never zero replies without an error."""
     with pytest.raises(ProviderFailed) as caught:
@@ -198,10 +201,10 @@ async def test_second_empty_answer_is_an_honest_failure(stage: Stage, nothing: L
     assert (caught.value.kind, caught.value.provider, caught.value.model) == (ErrorKind.EMPTY, "fake", "script-1")
 
 
-async def test_nothing_is_asked_again_after_visible_output(stage: Stage) -> None:
-    """Reference 4, 2.6: no retry after visible output."""
+async def test_other_failures_are_not_asked_again_by_the_loop(stage: Stage) -> None:
+    """Reference 4, 2.6: retries are the router's, and there is none after visible output."""
     with pytest.raises(ProviderFailed):
-        await stage.play([empty(streamed=True), says("again")])
+        await stage.play([failed(ErrorKind.TRANSPORT, streamed=True), says("again")])
 
     assert len(stage.router.requests) == 1
 
@@ -273,7 +276,9 @@ async def test_model_call_that_never_ends_fails_its_turn_only(stage: Stage, monk
 
 
 @pytest.mark.parametrize(
-    ("line", "status", "tokens"), [(says("hi"), "ok", 10), (empty(streamed=True), "error", 0)], ids=["ok", "error"]
+    ("line", "status", "tokens"),
+    [(says("hi"), "ok", 10), (failed(ErrorKind.TRANSPORT), "error", 0)],
+    ids=["ok", "error"],
 )
 async def test_each_model_call_leaves_one_event(stage: Stage, line: Line, status: str, tokens: int) -> None:
     """House 10: the loop emits one ModelCalled per call, failed ones too."""

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from fermix.agent.providers.provider import ErrorKind, ProviderFailed
+from fermix.agent.providers.provider import AllRoutesFailed, ErrorKind, ProviderFailed
 from fermix.agent.sentences import APOLOGY, LIMITS, OWNER_NEEDED, sentence_for
 from fermix.config.secrets import register_secret
 from fermix.errors import ConfigError, FermixError, LimitReached, NeedsOperator, Refused
@@ -56,6 +56,20 @@ def test_every_provider_failure_names_the_provider_in_one_clean_sentence(kind: E
         (
             failed(ErrorKind.TRANSPORT, streamed=True),
             "openai/gpt-x broke off in the middle of its answer. Send your message again.",
+        ),
+        (
+            AllRoutesFailed((failed(ErrorKind.TIMEOUT), failed(ErrorKind.TRANSPORT))),
+            (
+                "None of the models answered (openai/gpt-x, openai/gpt-x). "
+                "The connection to openai failed. Check the network, then try again."
+            ),
+        ),
+        (
+            failed(ErrorKind.EMPTY, text="only thoughts", streamed=True),
+            (
+                "openai/gpt-x ended its turn without a reply (“only thoughts”). "
+                "Send your message again, or put it differently."
+            ),
         ),
         (LimitReached("100", limit="steps"), LIMITS["steps"]),
         (LimitReached("?", limit="unheard-of"), APOLOGY),

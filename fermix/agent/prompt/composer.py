@@ -14,7 +14,7 @@ from fermix.agent.prompt.bootstrap import PromptFiles
 from fermix.config.model import PersonalizationSettings
 from fermix.trust import Trust
 
-CATEGORIES = ("file", "web", "git", "scheduling", "memory", "delegation", "skill_admin", "config", "channel", "system")
+CATEGORIES = ("files", "web", "git", "scheduling", "memory", "delegation", "skill_admin", "config", "channel", "system")
 
 GUEST_NOTE = (
     "# Who writes\n\nA guest writes to you, not your owner. Help with what your tools allow, and tell nothing about "

@@ -46,7 +46,7 @@ def test_tool_hints_are_grouped_by_category_whatever_the_order_of_registration()
     """Reference 4, 3.4: a fixed order of categories; a category nobody knows comes last."""
     tools = [
         replace(make_capability(name, category=category), when_to_use="x")
-        for name, category in (("odd", "brand_new"), ("shell", "system"), ("file_read", "file"), ("fetch", "web"))
+        for name, category in (("odd", "brand_new"), ("shell", "system"), ("file_read", "files"), ("fetch", "web"))
     ]
 
     guide = compose(FILES, OWNER, tools, Trust.OPERATOR)[3]
