@@ -410,9 +410,7 @@ PROMISES = (
 
 OPEN = frozenset(
     {
-        "ship.binary.pyinstaller",
         "ship.binary.all-faces",
-        "ship.native.bundled-verified",
         "ship.browser.fetched-verified",
         "ship.nuitka.optional",
         "repo.layout",
