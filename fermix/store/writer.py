@@ -7,7 +7,6 @@ and no other, and nobody gets a result before the commit that makes it true.
 from __future__ import annotations
 
 import asyncio
-import logging
 import sqlite3
 import threading
 from collections.abc import Callable, Sequence
@@ -18,8 +17,6 @@ from queue import SimpleQueue
 
 from fermix.store import schema
 from fermix.store.faults import explain
-
-log = logging.getLogger(__name__)
 
 MOST_IN_ONE_COMMIT = 64  # bounds how long the first of a batch waits for the last
 
@@ -100,7 +97,8 @@ class Writer:
                 _run(connection, job)
             connection.execute("COMMIT")
         except sqlite3.Error as error:
-            _undo(connection)
+            with suppress(sqlite3.Error):  # a transaction that cannot be rolled back is already gone
+                connection.rollback()
             for job in batch:
                 job.error = job.error or error
 
@@ -130,14 +128,6 @@ def _run(connection: sqlite3.Connection, job: Job) -> None:
             raise  # SQLite rolled everything back by itself, as it does on a full disk
         connection.execute("ROLLBACK TO job")
     connection.execute("RELEASE job")
-
-
-def _undo(connection: sqlite3.Connection) -> None:
-    try:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-    except sqlite3.Error:
-        log.exception("rollback failed")
 
 
 def _resolve(jobs: Sequence[Job], path: Path) -> None:

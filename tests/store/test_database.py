@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from fermix.errors import Unavailable
+from fermix.errors import FermixError, NeedsOperator, Unavailable
 from fermix.store import Connection, Database, schema
+from fermix.store import database as database_module
 from tests.requirements import covers
 
 BOUND_S = 5.0
@@ -96,6 +97,28 @@ async def test_writes_of_one_commit_fail_each_for_itself(folder: Path):
         assert await contents(database) == ["good", "last"]
 
 
+async def test_a_transaction_that_sqlite_gave_up_fails_for_all_who_shared_it(folder: Path):
+    """On a full disk SQLite may roll everything back by itself; nobody may then be told of a success."""
+
+    def lose(connection: Connection) -> None:
+        connection.execute("ROLLBACK")
+        error = sqlite3.OperationalError("database or disk is full")
+        error.sqlite_errorcode = sqlite3.SQLITE_FULL
+        raise error
+
+    gate = Gate()
+    async with Database.open(folder / "memory.db") as database:
+        async with asyncio.TaskGroup() as group:
+            await gate.hold(database, group)
+            fates = [group.create_task(raised_by(database.run(fn))) for fn in (add("a"), lose, add("b"))]
+            await asyncio.sleep(0)
+            gate.release()
+
+        assert [type(fate.result()) for fate in fates] == [NeedsOperator] * 3
+        assert await contents(database) == []
+        assert await database.run(add("c")) == "c"
+
+
 async def test_waiting_writes_share_commits_and_keep_their_order(folder: Path):
     gate = Gate()
     commits: list[str] = []
@@ -157,11 +180,32 @@ async def test_cancelled_owner_closes_cleanly_and_keeps_what_was_queued(folder: 
         await entered.wait()
         await asyncio.sleep(0)
         owner.cancel()
+        for _ in range(10):  # the owner is on its way out and has said stop while the write still waits
+            await asyncio.sleep(0)
         gate.release()
 
     assert files(folder) == ["memory.db"]
     async with Database.open(path) as database:
         assert await contents(database) == ["queued"]
+
+
+async def test_closing_waits_for_the_disk_only_so_long(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    """A daemon has ten seconds to stop; the thread still ends its transaction and closes the file by itself."""
+    monkeypatch.setattr(database_module, "CLOSING_S", 0.01)
+    gate = Gate()
+    async with asyncio.TaskGroup() as group:
+        async with Database.open(folder / "memory.db") as database:
+            await gate.hold(database, group)
+            writing = group.create_task(database.run(add("kept")))
+            await asyncio.sleep(0)
+        assert "the database still writes" in caplog.text
+        gate.release()
+        await asyncio.wait_for(writing, BOUND_S)
+
+    async with Database.open(folder / "memory.db") as database:
+        assert await contents(database) == ["kept"]
 
 
 async def test_a_closed_database_refuses(folder: Path):
@@ -237,7 +281,7 @@ def raised_by(running):
     async def catch() -> Exception | None:
         try:
             await running
-        except (LookupError, sqlite3.Error) as error:
+        except (LookupError, sqlite3.Error, FermixError) as error:
             return error
         return None
 

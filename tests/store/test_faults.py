@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import shutil
 import subprocess
-from collections.abc import Generator
+from collections.abc import Awaitable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 from fermix.errors import NeedsOperator
 from fermix.store import Connection, Database
 from tests.requirements import covers
-from tests.store.test_database import ADD, add, contents
+from tests.store.test_database import ADD, Gate, add, contents
 
 FERMIX = Path(__file__).parents[2] / "fermix"
 
@@ -64,6 +65,25 @@ async def test_a_full_disk_is_said_and_nothing_is_half_written(folder: Path):
         async with Database.open(disk / "memory.db") as database:
             await database.check()
             assert await contents(database) == ["before", "after"]
+
+
+async def test_a_full_disk_is_said_to_each_who_shared_the_commit(folder: Path):
+    disk = folder / "disk"
+    gate = Gate()
+    with small_disk(disk, 1_048_576):
+        async with Database.open(disk / "memory.db") as database, asyncio.TaskGroup() as group:
+            await gate.hold(database, group)
+            fates = [group.create_task(refusal_of(database.run(fn))) for fn in (add("a"), add_many, add("b"))]
+            await asyncio.sleep(0)
+            gate.release()
+
+    assert [str(fate.result()).startswith("the disk that holds") for fate in fates] == [True, True, True]
+
+
+async def refusal_of(running: Awaitable[object]) -> NeedsOperator:
+    with pytest.raises(NeedsOperator) as refused:
+        await running
+    return refused.value
 
 
 async def test_a_disk_that_is_full_from_the_start_is_said(folder: Path):

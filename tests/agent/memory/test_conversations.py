@@ -318,6 +318,19 @@ async def test_listing_shows_the_newest_first_with_title_and_count(world: World)
         assert await conversations.listing("signal") == ()
 
 
+async def test_listing_waits_for_what_is_on_its_way_to_disk(world: World):
+    async with Database.open(world.path) as database, Conversations.open(database, world.clock, world.events) as seen:
+        await seen.history(KEY)
+        async with asyncio.TaskGroup() as group, held(world.path):
+            await seen.append(KEY, *TURN)
+            listing = group.create_task(seen.listing("cli"))
+            for _ in range(3):  # would the listing read now, it would be served before these
+                await database.read("SELECT 1")
+            assert not listing.done()
+
+        assert [summary.key for summary in listing.result()] == [KEY]
+
+
 async def test_entries_are_the_last_ones(world: World):
     async with world.open() as conversations:
         await conversations.append(KEY, *TURN)

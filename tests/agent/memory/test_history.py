@@ -219,6 +219,24 @@ def test_a_cut_that_begins_with_the_assistant_says_so():
     )
 
 
+def test_a_note_after_an_answer_joins_it_and_keeps_its_reasoning():
+    reasoning = Reasoning("anthropic", "m", ({"type": "thinking", "signature": "s"},))
+    later = Reasoning("anthropic", "m", ({"type": "thinking", "signature": "t"},))
+
+    first = sendable(rows_of(UserMessage("a"), AssistantMessage("b", (), reasoning), Note("c")))
+    second = sendable(rows_of(UserMessage("a"), AssistantMessage("b", (), reasoning), AssistantMessage("c", (), later)))
+
+    assert first == (UserMessage("a"), AssistantMessage("b\n\nc", (), reasoning))
+    assert second == (UserMessage("a"), AssistantMessage("b\n\nc", (), later))
+
+
+def test_a_blank_row_in_an_old_file_is_not_replayed():
+    """Reference 3, section 12, kind 5: one blank row made a provider refuse every later turn."""
+    rows = [Row(UserMessage("a"), AT), Row(AssistantMessage(" "), AT), Row(UserMessage("\n"), AT), Row(Note(""), AT)]
+
+    assert sendable(rows) == (UserMessage("a"), AssistantMessage(UNANSWERED))
+
+
 def test_an_empty_history_sends_nothing():
     assert sendable([]) == ()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import signal
 import sqlite3
@@ -128,6 +129,24 @@ async def test_flush_is_bounded_and_says_how_much_is_missing(tmp_path: Path, mon
         clock.advance(0.1)
 
     assert stored(tmp_path / "memory.db") == ["stuck"]
+
+
+async def test_closing_does_not_wait_for_ever_and_says_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    clock = ManualClock()
+    monkeypatch.setattr(history_writer, "FLUSH_S", 0.01)
+    async with (
+        asyncio.timeout(5),
+        FailingDatabase.open(tmp_path / "memory.db") as database,
+        Conversations.open(database, clock, Events(clock)) as conversations,
+    ):
+        await conversations.history(KEY)
+        database.failures = 1
+        await conversations.append(KEY, UserMessage("stuck"))
+        await clock.until_asleep()
+
+    assert "closing: 1 history rows are not on disk yet" in caplog.text
 
 
 async def test_a_disk_that_never_answers_does_not_fill_memory(
