@@ -41,6 +41,7 @@ _NO_MODEL = re.compile(
 )
 _BAD_KEY = re.compile(r"invalid[ _]api[ _]key|incorrect api key|authentication_error|api key not valid", re.IGNORECASE)
 _OVERLOAD = re.compile(r"overload|server_error|api_error|temporarily unavailable|bad gateway", re.IGNORECASE)
+_REFUSED = re.compile(r"invalid_request|unsupported|unknown parameter", re.IGNORECASE)
 _RATE = re.compile(r"rate[ _]limit|too many requests", re.IGNORECASE)
 
 _BY_WORDS = ((_OVERFLOW, ErrorKind.CONTEXT_LENGTH), (_QUOTA, ErrorKind.QUOTA))
@@ -57,6 +58,7 @@ _BY_HINT = (
     (_BAD_KEY, ErrorKind.AUTH),
     (_RATE, ErrorKind.RATE_LIMIT),
     (_OVERLOAD, ErrorKind.UNAVAILABLE),
+    (_REFUSED, ErrorKind.REFUSED_REQUEST),
 )
 
 

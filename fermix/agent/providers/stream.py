@@ -82,17 +82,21 @@ class _Stream:
 
     async def read(self, response: Response) -> None:
         while not self._reader.draft.ended and (chunk := await response.next_chunk()):
-            for event in self._feed(chunk):
-                self._take(event)
+            self._take_all(self._feed(chunk))
         if not self._reader.draft.complete:
-            for event in self._events.finish():
-                self._take(event)
+            self._take_all(self._events.finish())
 
     def _feed(self, chunk: bytes) -> list[ServerEvent]:
         try:
             return self._events.feed(chunk)
         except LimitReached as error:
             raise _malformed(str(error)) from error
+
+    def _take_all(self, events: list[ServerEvent]) -> None:
+        for event in events:
+            if self._reader.draft.ended:
+                return
+            self._take(event)
 
     def _take(self, event: ServerEvent) -> None:
         if event.data.strip() == END_MARK:
