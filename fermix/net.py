@@ -183,7 +183,7 @@ def _failure(error: aiohttp.ClientError | OSError, host: str) -> NetFailed:
             return NetFailed("tls", host, "no trusted TLS connection")
         case aiohttp.ClientConnectorError():
             return NetFailed("unreachable", host, error.strerror or "cannot connect")
-        case aiohttp.InvalidURL():
+        case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError():
             return NetFailed("unreachable", host, "not an address that can be called")
         case _:
             return NetFailed("closed", host, "the connection was closed before the answer was complete")

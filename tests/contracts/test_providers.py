@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 import pytest
@@ -19,9 +19,8 @@ from fermix.agent.model import (
     Usage,
     UserMessage,
 )
-from fermix.agent.providers.anthropic import MessagesWire
-from fermix.agent.providers.openai_chat import ChatWire
-from fermix.agent.providers.openai_responses import ResponsesWire
+from fermix.agent.providers.catalog import PROVIDERS, ProviderSpec
+from fermix.agent.providers.models import find_model
 from fermix.agent.providers.provider import Endpoint, ErrorKind, ModelFacts, ProviderFailed, Route
 from fermix.agent.providers.remote import RemoteProvider
 from fermix.agent.providers.stream import Patience
@@ -29,7 +28,13 @@ from fermix.agent.providers.wire import Wire
 from fermix.net import Net
 from tests.fakes.provider import Answer, Call, ScriptedProvider, failure
 
-WIRES: dict[str, Callable[[], Wire]] = {"chat": ChatWire, "messages": MessagesWire, "responses": ResponsesWire}
+
+def _wire_of(spec: ProviderSpec) -> Wire:
+    model = spec.models[0] if spec.models else find_model(spec.id, "any")
+    return spec.choose_wire(spec.base_url or "http://127.0.0.1:1/v1", model)
+
+
+WIRES: dict[str, Wire] = {spec.id: _wire_of(spec) for spec in PROVIDERS}
 HELLO = ChatRequest(system=("You are Fermix.",), messages=(UserMessage("hello"),))
 LIST = ToolSchema(
     "glob_search",
@@ -48,9 +53,9 @@ class Key:
 
 @dataclass
 class Rig:
-    """A provider of one wire in front of whatever server a test starts."""
+    """A provider of the catalog in front of whatever server a test starts."""
 
-    wire: str
+    provider: str
     net: Net
     deltas: list[Delta]
     begun: asyncio.Event
@@ -61,8 +66,8 @@ class Rig:
         async def endpoint() -> Endpoint:
             return Endpoint(fake.base_url, Key())
 
-        wire = WIRES[self.wire]()
-        provider = RemoteProvider(Route("scripted", "scripted-1"), FACTS, wire, endpoint, self.net, patience)
+        route = Route("scripted", "scripted-1")
+        provider = RemoteProvider(route, FACTS, WIRES[self.provider], endpoint, self.net, patience)
         async with asyncio.timeout(5):
             return await provider.complete(request, self._take)
 
@@ -84,7 +89,7 @@ class Rig:
         return "".join(delta.text for delta in self.deltas if isinstance(delta, ReasoningDelta))
 
 
-@pytest.fixture(params=sorted(WIRES))
+@pytest.fixture(params=WIRES)
 async def rig(request: pytest.FixtureRequest) -> AsyncIterator[Rig]:
     async with Net.open(loopback_only=True) as net:
         yield Rig(request.param, net, [], asyncio.Event())

@@ -19,7 +19,7 @@ from fermix.errors import Unavailable
 ERROR_BODY_BYTES = 64 * 1024
 
 _OVERFLOW = re.compile(
-    r"context[ _-]?(length|window|size)|maximum prompt length|prompt is too long|prompt too long|"
+    r"context[ _-]?(length|window|size|limit)|maximum prompt length|prompt is too long|prompt too long|"
     r"input token count .* exceeds|reduce the length of the messages|exceed_context_size|too large for model|"
     r"request_too_large|input is too long",
     re.IGNORECASE,

@@ -1,0 +1,301 @@
+"""One route over HTTP: what it sends again after a refusal, what it reads from odd servers, how it waits."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+
+from fermix.agent.model import (
+    AssistantMessage,
+    ChatRequest,
+    Completion,
+    JsonValue,
+    Reasoning,
+    TextDelta,
+    ToolCall,
+    ToolMessage,
+    ToolSchema,
+    UserMessage,
+)
+from fermix.agent.providers.anthropic import MessagesWire
+from fermix.agent.providers.catalog import local_provider
+from fermix.agent.providers.openai_chat import ChatWire
+from fermix.agent.providers.openai_responses import ResponsesWire
+from fermix.agent.providers.provider import Endpoint, ErrorKind, ModelFacts, ProviderFailed, Route
+from fermix.agent.providers.remote import RemoteProvider
+from fermix.agent.providers.stream import Patience
+from fermix.agent.providers.wire import Wire
+from fermix.errors import NeedsOperator
+from fermix.net import Net
+from tests.fakes.provider import Answer, ScriptedProvider, failure
+from tests.fakes.raw_server import serving
+
+FACTS = ModelFacts(100_000, 8_000, None)
+HELLO = ChatRequest((), (UserMessage("hello"),))
+SHELL = ToolSchema("shell", "Run.", {"type": "object", "properties": {}, "required": ["command"]})
+
+
+@pytest.fixture
+async def net() -> AsyncIterator[Net]:
+    async with Net.open(loopback_only=True) as net:
+        yield net
+
+
+def make(fake: ScriptedProvider, net: Net, wire: Wire, patience: Patience = Patience()) -> RemoteProvider:  # noqa: B008
+    async def endpoint() -> Endpoint:
+        return Endpoint(fake.base_url, None)
+
+    return RemoteProvider(Route("scripted", "scripted-1"), FACTS, wire, endpoint, net, patience)
+
+
+async def ask(provider: RemoteProvider, request: ChatRequest = HELLO) -> Completion:
+    async with asyncio.timeout(5):
+        return await provider.complete(request, lambda delta: None)
+
+
+async def fail(provider: RemoteProvider, request: ChatRequest = HELLO) -> ProviderFailed:
+    with pytest.raises(ProviderFailed) as caught:
+        await ask(provider, request)
+    return caught.value
+
+
+def chunks(*deltas: object, finish: str | None = "stop") -> bytes:
+    """A Chat Completions stream of these deltas."""
+    events = [{"choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas]
+    events.append({"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]})
+    return b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events)
+
+
+def call(arguments: str, *, name: str = "shell", index: int | None = 0, key: str = "c1") -> dict[str, object]:
+    where = {} if index is None else {"index": index}
+    return {"tool_calls": [{**where, "id": key, "function": {"name": name, "arguments": arguments}}]}
+
+
+async def calls_of(net: Net, raw: bytes) -> Sequence[ToolCall]:
+    async with ScriptedProvider([Answer(raw=raw)]) as fake:
+        return (await ask(make(fake, net, ChatWire()), ChatRequest((), HELLO.messages, (SHELL,)))).tool_calls
+
+
+async def test_a_field_the_server_refuses_is_left_out_once_and_for_all(net: Net) -> None:
+    """PRV-15."""
+    refusal = failure(
+        400, "Unsupported parameter: 'temperature' is not supported with this model.", param="temperature"
+    )
+    async with ScriptedProvider([refusal, Answer(text="ok"), Answer(text="ok")]) as fake:
+        provider = make(fake, net, ChatWire(fields={"temperature": 0.0}))
+        await ask(provider)
+        await ask(provider)
+
+    assert ["temperature" in request.body for request in fake.requests] == [True, False, False]
+
+
+async def test_a_refused_field_is_found_in_the_sentence_too(net: Net) -> None:
+    refusal = failure(422, "Extra inputs are not permitted: stream_options")
+    async with ScriptedProvider([refusal, Answer(text="ok")]) as fake:
+        await ask(make(fake, net, ChatWire()))
+
+    assert ["stream_options" in request.body for request in fake.requests] == [True, False]
+
+
+async def test_a_part_of_a_field_that_is_refused_takes_the_field_along(net: Net) -> None:
+    refusal = failure(400, "Your organization must be verified to generate summaries.", param="reasoning.summary")
+    async with ScriptedProvider([refusal, Answer(text="ok")]) as fake:
+        await ask(make(fake, net, ResponsesWire()))
+
+    assert ["reasoning" in request.body for request in fake.requests] == [True, False]
+
+
+async def test_a_field_we_cannot_do_without_is_not_taken_away(net: Net) -> None:
+    refusal = failure(400, "Unsupported parameter: 'messages'", param="messages")
+    async with ScriptedProvider([refusal]) as fake:
+        failed = await fail(make(fake, net, ChatWire()))
+
+    assert (failed.kind, len(fake.requests)) == (ErrorKind.REFUSED_REQUEST, 1)
+
+
+async def test_refused_reasoning_is_dropped_and_sent_once_more(net: Net) -> None:
+    """PRV-14: an old signature bricks no conversation, and a second refusal is final."""
+    item: dict[str, JsonValue] = {"type": "thinking", "thinking": "old", "signature": "stale"}
+    called = AssistantMessage("", (ToolCall("abcdefgh1", "shell", {}),), Reasoning("scripted", "scripted-1", (item,)))
+    request = ChatRequest((), (UserMessage("hi"), called, ToolMessage("abcdefgh1", "shell", "ok", True)))
+    refusal = failure(400, "messages.1.content.0: Invalid `signature` in `thinking` block")
+    async with ScriptedProvider([refusal, Answer(text="ok"), refusal, refusal]) as fake:
+        completion = await ask(make(fake, net, MessagesWire()), request)
+        failed = await fail(make(fake, net, MessagesWire()), request)
+
+    assert completion.text == "ok"
+    assert [b"stale" in asked.raw for asked in fake.requests] == [True, False, True, False]
+    assert failed.kind is ErrorKind.REFUSED_REQUEST
+
+
+async def test_an_error_inside_the_stream_is_a_failure_and_runs_nothing(net: Net) -> None:
+    """PRV-02: after half a tool call; the text is the server's."""
+    error = b'data: {"choices":[],"error":{"code":502,"message":"provider unavailable"}}\n\n'
+    async with ScriptedProvider([Answer(raw=chunks(call('{"command":'), finish=None) + error)]) as fake:
+        failed = await fail(make(fake, net, ChatWire()))
+
+    assert (failed.kind, failed.server_text) == (ErrorKind.UNAVAILABLE, "provider unavailable")
+
+
+async def test_a_finish_reason_that_says_error_is_a_failure(net: Net) -> None:
+    """PRV-02."""
+    async with ScriptedProvider([Answer(raw=chunks(call('{"command":'), finish="error"))]) as fake:
+        failed = await fail(make(fake, net, ChatWire()))
+
+    assert failed.kind is ErrorKind.UNAVAILABLE
+
+
+@pytest.mark.parametrize(
+    "deltas",
+    [
+        [call('{"a":1}{"a":1}')],
+        [call('{"a":1}'), call('{"a":1}')],
+        [call('{"a"'), call('{"a":1}')],
+        [call('{"a":'), call("1}", name="")],
+        [call('{"a":1}', index=None), call("", index=None, name="")],
+    ],
+    ids=["doubled", "sent twice", "growing", "in pieces", "without an index"],
+)
+async def test_values_that_are_sent_whole_again_are_not_doubled(net: Net, deltas: list[object]) -> None:
+    """PRV-05: names and arguments."""
+    (made,) = await calls_of(net, chunks(*deltas, finish="tool_calls"))
+
+    assert (made.name, dict(made.arguments), made.problem) == ("shell", {"a": 1}, None)
+
+
+async def test_two_calls_under_one_index_are_two_calls(net: Net) -> None:
+    made = await calls_of(net, chunks(call('{"a":1}', key="c1"), call('{"a":2}', key="c2"), finish="tool_calls"))
+
+    assert [dict(one.arguments) for one in made] == [{"a": 1}, {"a": 2}]
+
+
+async def test_a_nested_object_in_pieces_is_not_taken_for_a_repeat(net: Net) -> None:
+    (made,) = await calls_of(net, chunks(call('{"a":'), call('{"a":1}}', name=""), finish="tool_calls"))
+
+    assert made.arguments == {"a": {"a": 1}}
+
+
+async def test_a_megabyte_of_broken_arguments_is_not_echoed(net: Net) -> None:
+    """PRV-07."""
+    (made,) = await calls_of(net, chunks(call('{"command":"' + "x" * 1_000_000), finish="tool_calls"))
+
+    assert len(made.problem or "") < 400
+
+
+async def test_endless_nesting_is_a_problem_of_that_call(net: Net) -> None:
+    (made,) = await calls_of(net, chunks(call('{"a":' + "[" * 100_000), finish="tool_calls"))
+
+    assert "not valid JSON" in (made.problem or "")
+
+
+async def test_a_server_that_does_not_stream_is_read_whole(net: Net) -> None:
+    body = {"choices": [{"index": 0, "message": {"content": "hi"}, "finish_reason": "stop"}]}
+    async with ScriptedProvider([Answer(raw=json.dumps(body).encode(), content_type="application/json")]) as fake:
+        completion = await ask(make(fake, net, ChatWire()))
+
+    assert completion.text == "hi"
+
+
+async def test_comments_hold_the_connection_but_not_the_turn(net: Net) -> None:
+    """PRV-23: keep-alive comments are no part of an answer."""
+
+    async def only_comments(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+        while True:
+            writer.write(b": still working\n\n")
+            await writer.drain()
+            await asyncio.sleep(0.01)
+
+    async with serving(only_comments) as url:
+
+        async def endpoint() -> Endpoint:
+            return Endpoint(url, None)
+
+        patience = Patience(chunk_s=1.0, news_s=0.1)
+        failed = await fail(RemoteProvider(Route("a", "m"), FACTS, ChatWire(), endpoint, net, patience))
+
+    assert failed.kind is ErrorKind.TIMEOUT
+
+
+async def test_a_slow_stream_is_not_a_silent_one(net: Net) -> None:
+    """PRV-23: the idle bound is not the total bound."""
+    hold = asyncio.Event()
+    seen: list[object] = []
+    async with ScriptedProvider([Answer(text="first and second half", hold=hold)]) as fake:
+        provider = make(fake, net, ChatWire(), Patience(chunk_s=2.0, news_s=2.0, total_s=5.0))
+
+        def show(delta: object) -> None:
+            seen.append(delta)
+            hold.set()
+
+        async with asyncio.timeout(5):
+            completion = await provider.complete(HELLO, show)
+
+    assert completion.text == "first and second half"
+    assert TextDelta("first") in seen
+
+
+async def test_what_was_complete_before_the_connection_broke_is_kept(net: Net) -> None:
+    raw = chunks({"content": "whole"})
+    async with ScriptedProvider([Answer(raw=raw, cut_bytes=len(raw))]) as fake:
+        completion = await ask(make(fake, net, ChatWire()))
+
+    assert completion.text == "whole"
+
+
+async def test_nobody_listening_is_a_transport_failure(net: Net) -> None:
+    async with ScriptedProvider() as fake:
+        provider = make(fake, net, ChatWire())
+    failed = await fail(provider)
+
+    assert (failed.kind, failed.streamed) == (ErrorKind.TRANSPORT, False)
+    assert "127.0.0.1" in failed.server_text
+
+
+async def test_a_local_engine_is_asked_for_its_address_before_each_call(net: Net) -> None:
+    async with ScriptedProvider([Answer(text="ok"), Answer(text="ok")]) as fake:
+        asked = 0
+
+        async def endpoint() -> Endpoint:
+            nonlocal asked
+            asked += 1
+            return Endpoint(fake.base_url, None)
+
+        provider = local_provider(endpoint, net)
+        await ask(provider)
+        await ask(provider)
+
+    assert (asked, fake.requests[0].body["temperature"], provider.facts.compact) == (2, 0.0, True)
+
+
+async def test_an_engine_that_is_not_there_speaks_for_itself(net: Net) -> None:
+    async def endpoint() -> Endpoint:
+        raise NeedsOperator("the local model is not here yet", advice="run `fermix model fetch`")
+
+    with pytest.raises(NeedsOperator, match="fermix model fetch"):
+        await ask(local_provider(endpoint, net))
+
+
+async def test_an_output_limit_is_named_as_the_wire_wants_it(net: Net) -> None:
+    request = ChatRequest((), HELLO.messages, max_output_tokens=50)
+    wires: list[Wire] = [ChatWire(limit_field="max_completion_tokens"), ResponsesWire(), MessagesWire()]
+    async with ScriptedProvider([Answer(text="ok")], repeat=True) as fake:
+        for wire in wires:
+            await ask(make(fake, net, wire), request)
+
+    fields = ("max_completion_tokens", "max_output_tokens", "max_tokens")
+    assert [asked.body[field] for asked, field in zip(fake.requests, fields, strict=True)] == [50, 50, 50]
+
+
+async def test_xai_gets_no_enum_with_a_slash(net: Net) -> None:
+    """Reference 4, section 2.2."""
+    schema: dict[str, JsonValue] = {"type": "object", "properties": {"kind": {"enum": ["text/plain", "plain"]}}}
+    request = ChatRequest((), HELLO.messages, (ToolSchema("save", "Save.", schema),))
+    async with ScriptedProvider([Answer(text="ok")]) as fake:
+        await ask(make(fake, net, ResponsesWire(takes_slashes=False)), request)
+
+    assert fake.requests[0].body["tools"][0]["parameters"]["properties"]["kind"]["enum"] == ["plain"]
