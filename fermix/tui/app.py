@@ -70,11 +70,12 @@ class FermixApp(App[int]):
         setup: SetupDesk | None,
         clock: Clock,
         cwd: Path,
+        home_label: str,
     ) -> None:
         super().__init__()
         self.desk = Desk(connect, start_daemon, setup, clock, cwd)
         self._home = home
-        self._chat = chat(self.desk, home.root)
+        self._chat = chat(self.desk, home_label)
         self._quit_armed = False
         self._asked_for_setup = False
 
@@ -149,7 +150,15 @@ def run_tui(
     if reason := _no_screen(os.environ):
         print(f'{reason}. For one question without a screen: fermix ask "…"', file=sys.stderr)
         return NO_SCREEN
-    app = FermixApp(home, connect=connect, start_daemon=start_daemon, setup=setup, clock=SystemClock(), cwd=Path.cwd())
+    app = FermixApp(
+        home,
+        connect=connect,
+        start_daemon=start_daemon,
+        setup=setup,
+        clock=SystemClock(),
+        cwd=Path.cwd(),
+        home_label=_short(home.root),
+    )
     asyncio.run(_run(app))
     return app.return_code or 0
 
@@ -183,3 +192,8 @@ def _no_screen(environ: Mapping[str, str]) -> str:
     if size.columns < MIN_COLUMNS or size.lines < MIN_LINES:
         return f"The terminal is too small ({size.columns} x {size.lines}; at least {MIN_COLUMNS} x {MIN_LINES})"
     return ""
+
+
+def _short(home: Path) -> str:
+    own = Path.home()
+    return f"~/{home.relative_to(own)}" if home.is_relative_to(own) else str(home)

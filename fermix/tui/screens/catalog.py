@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from textual.screen import Screen
 
@@ -40,6 +39,6 @@ SCREENS = (
 )
 
 
-def chat(desk: Desk, home: Path) -> ChatScreen:
+def chat(desk: Desk, home: str) -> ChatScreen:
     """The screen at the bottom of the stack."""
     return ChatScreen(desk, home)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from time import monotonic
 from typing import ClassVar
 
@@ -44,10 +43,10 @@ class ChatScreen(Screen[None]):
         Binding("ctrl+o", "unfold", "Tool result", priority=True),
     ]
 
-    def __init__(self, desk: Desk, home: Path) -> None:
+    def __init__(self, desk: Desk, home: str) -> None:
         super().__init__()
         self._desk = desk
-        self._home = _short_home(home)
+        self._home = home
         self._shown: Conversation | None = None
         self._due: Timer | None = None
         self._pause_s = FRAME_S
@@ -142,11 +141,6 @@ class ChatScreen(Screen[None]):
         """Let Up walk through what was said in this conversation."""
         said = [block.text for block in conversation.blocks if isinstance(block, UserBlock) and not block.continued]
         self.query_one(Prompt).remember(said)
-
-
-def _short_home(home: Path) -> str:
-    own = Path.home()
-    return f"~/{home.relative_to(own)}" if home.is_relative_to(own) else str(home)
 
 
 def _welcome(home: str) -> Content:
