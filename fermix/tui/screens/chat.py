@@ -27,8 +27,12 @@ REST = 2  # a frame that took a while is followed by twice as long for the keys
 TYPING_S = 0.1  # while keys arrive this fast, streamed words wait
 QUIET_S = 2.0
 LONGEST_WAIT_S = 0.3  # but not longer than this
-KEYS = "Enter send · Ctrl+J newline · Esc stop · Ctrl+R conversations · Ctrl+C twice quits"
-FEW_KEYS = "Ctrl+R conversations"
+KEYS = (
+    "Enter send · Ctrl+J newline · Esc stop · Ctrl+R conversations · Ctrl+C twice quits",
+    "Enter send · Esc stop · Ctrl+R conversations",
+    "Ctrl+R conversations",
+)
+FRAME_CELLS = 6  # of the prompt's own border beside the keys
 MODEL_CHARS = 60
 
 
@@ -53,7 +57,7 @@ class ChatScreen(Screen[None]):
         self._began_at = self._drawn_at = self._typed_at = 0.0
 
     def compose(self) -> ComposeResult:
-        yield Static(_welcome(self._home), id="welcome", markup=False)
+        yield Static(_welcome(), id="welcome", markup=False)
         yield Transcript()
         yield Waiting()
         yield Prompt()
@@ -64,8 +68,8 @@ class ChatScreen(Screen[None]):
         self.draw_soon()
 
     def on_resize(self) -> None:
-        prompt = self.query_one(Prompt)
-        prompt.border_subtitle = KEYS if self.size.width >= len(KEYS) + 6 else FEW_KEYS
+        fitting = (keys for keys in KEYS if len(keys) + FRAME_CELLS <= self.size.width)
+        self.query_one(Prompt).border_subtitle = next(fitting, "")
 
     def draw_soon(self) -> None:
         """Draw within a frame; many changes make one drawing."""
@@ -143,12 +147,11 @@ class ChatScreen(Screen[None]):
         self.query_one(Prompt).remember(said)
 
 
-def _welcome(home: str) -> Content:
+def _welcome() -> Content:
     return Content.assemble(
         ("F e r m i x\n", "bold $primary"),
         ("your own agent, on your own machine\n\n", "$text-muted"),
         ("Ask it anything. It reads files and runs commands for you,\n", "$text"),
         ("and shows each one as it happens.\n\n", "$text"),
-        ("Ctrl+N  new conversation    Ctrl+R  conversations    Ctrl+P  providers\n", "$text-muted"),
-        (home, "$text-disabled"),
+        ("Ctrl+N new · Ctrl+R conversations · Ctrl+P providers", "$text-muted"),
     )

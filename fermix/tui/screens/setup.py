@@ -49,7 +49,7 @@ class SetupScreen(ModalScreen[str | None]):
                 yield Input(placeholder="Address of the server", id="address")
             with Vertical(id="download"):
                 yield Static("", id="what", markup=False)
-                yield ProgressBar(id="progress", show_eta=True)
+                yield ProgressBar(id="progress", show_eta=False)
             yield Static("", id="hint", markup=False)
 
     def on_mount(self) -> None:
@@ -117,7 +117,8 @@ class SetupScreen(ModalScreen[str | None]):
             return
         local = self._desk.local_model
         self.query_one(ProgressBar).update(total=local.total_bytes or None, progress=local.done_bytes)
-        self.query_one("#what", Static).update(Content(f"{prose(local.name)}, {_size(local.total_bytes)}"))
+        sizes = f"{_size(local.done_bytes)} of {_size(local.total_bytes)}"
+        self.query_one("#what", Static).update(Content(f"{prose(local.name)}: {sizes}"))
         if local.error:
             self._hint(f"{prose(local.error)} Esc leaves; choose it again to go on where it stopped.", error=True)
         elif local.state in ("ready", "loaded"):
@@ -134,7 +135,7 @@ class SetupScreen(ModalScreen[str | None]):
         ready = local.state in ("ready", "loaded")
         once = "already here" if ready else f"downloads {_size(local.total_bytes)} once"
         return [
-            _way("local", "The local model", f"{once}; then works without a key and without a network", not ready),
+            _way("local", "The local model", f"{once}; then it needs no key and no network", not ready),
             _way("key", "An API key", "OpenAI, Anthropic and others; the key stays on this machine", able),
             _way(OLLAMA, "Ollama", "models you already run on this machine", able),
         ]

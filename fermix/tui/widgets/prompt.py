@@ -28,7 +28,7 @@ class Prompt(TextArea):
     def __init__(self) -> None:
         super().__init__(
             id="prompt",
-            placeholder="Ask anything. /help lists the commands.",
+            placeholder="Ask anything, or type /help",
             highlight_cursor_line=False,
             compact=True,
         )

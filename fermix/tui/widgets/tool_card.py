@@ -80,5 +80,6 @@ class ToolCard(Static, can_focus=True):
     def _ending(self) -> str:
         block = self.block
         took = "" if block.duration_s is None else f"  {block.duration_s:.1f} s"
-        more = "" if self._open or not block.result else f"  ▸ {block.result.count(chr(10)) + 1} lines"
+        lines = len(block.result.splitlines())
+        more = "" if self._open or not lines else f"  ▸ {lines} line{'s' if lines > 1 else ''}"
         return ("  stopped" if block.state == "stopped" else took) + more
