@@ -17,6 +17,7 @@ from fermix.tui.widgets.prompt import Prompt
 from tests.fakes.daemon import READY, FakeDaemon
 from tests.tui.conftest import OpenApp, Stage
 
+SETTLED_S = 0.5  # only while a picture is accepted
 PICTURES = Path(__file__).parent / "pictures"
 
 ANSWER = """\
@@ -57,14 +58,16 @@ def picture(on: Stage) -> str:
 
 
 async def check(on: Stage, name: str) -> None:
-    await on.pilot.pause()
-    seen, kept = picture(on), PICTURES / f"{name}.svg"
+    """The screen becomes the kept picture."""
+    kept = PICTURES / f"{name}.svg"
     if os.environ.get("UPDATE_PICTURES"):
+        await on.pilot.pause(SETTLED_S)
         kept.parent.mkdir(exist_ok=True)
-        kept.write_text(seen, encoding="utf-8")
-
+        kept.write_text(picture(on), encoding="utf-8")
     assert kept.exists(), f"there is no picture {name!r} yet: look at it and accept it"
-    assert kept.read_text(encoding="utf-8") == seen, f"the screen no longer looks like {kept}"
+    wanted = kept.read_text(encoding="utf-8")
+
+    await on.until(lambda: picture(on) == wanted)
 
 
 async def answered(on: Stage) -> None:
