@@ -1,6 +1,7 @@
 """Provider keys in the system keyring: Secret Service on Linux, Keychain on macOS.
 
-Opened by `secret_store.open_store` when the owner chose it. A backend that writes plain text is refused by name,
+Opened by `secret_store.open_store` when the owner chose it. Nothing is asked before the first key is wanted, so that
+the daemon starts without its keyring and says what is missing. A backend that writes plain text is refused by name,
 and no call waits longer than a bound: a locked keyring may ask a person who is not there.
 """
 
@@ -8,20 +9,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from fermix.config.secrets import Secret
 from fermix.errors import ConfigError, NeedsOperator
 
-try:
-    import keyring
+if TYPE_CHECKING:
     from keyring.backend import KeyringBackend
-    from keyring.backends.chainer import ChainerBackend
-except ImportError as error:
-    raise NeedsOperator(
-        "this install cannot use the system keyring",
-        advice='install it with `pip install "fermix[keyring]"`, or set secret_store = "file" in [fermix_core]',
-    ) from error
 
 T = TypeVar("T")
 
@@ -45,21 +39,18 @@ class KeyringStore:
 
     name = "keyring"
 
-    def __init__(self, backend: Backend, profile: str, account: str, *, wait_s: float = WAIT_S) -> None:
-        self._backend = backend
+    def __init__(
+        self, profile: str, account: str, *, find: Callable[[], Backend] | None = None, wait_s: float = WAIT_S
+    ) -> None:
         self._profile = profile
         self._account = account
+        self._find = find or find_backend
         self._wait_s = wait_s
-
-    @classmethod
-    def open(cls, profile: str, account: str) -> KeyringStore:
-        """Choose the first backend of this machine that keeps secrets. Raises: NeedsOperator when there is none."""
-        backend = safe_backend(_bounded(keyring.get_keyring, WAIT_S))
-        return cls(backend, profile, account)  # pyright: ignore[reportArgumentType] - its decorator hides its types
+        self._silent = False
 
     def get(self, provider: str) -> Secret | None:
         entry = self._entry(provider)
-        value = _bounded(lambda: self._backend.get_password(entry, self._account), self._wait_s)
+        value = self._ask(lambda backend: backend.get_password(entry, self._account))
         if value is None:
             return None
         try:
@@ -69,43 +60,61 @@ class KeyringStore:
 
     def put(self, provider: str, secret: Secret) -> None:
         entry = self._entry(provider)
-        _bounded(lambda: self._backend.set_password(entry, self._account, secret.reveal()), self._wait_s)
+        self._ask(lambda backend: backend.set_password(entry, self._account, secret.reveal()))
 
     def remove(self, provider: str) -> None:
         if self.get(provider) is not None:
             entry = self._entry(provider)
-            _bounded(lambda: self._backend.delete_password(entry, self._account), self._wait_s)
+            self._ask(lambda backend: backend.delete_password(entry, self._account))
 
     def _entry(self, provider: str) -> str:
         return f"fermix:{self._profile}:{provider.upper()}_API_KEY"
 
+    def _ask(self, call: Callable[[Backend], T]) -> T:
+        """Ask the keyring in a thread of its own, because a thread can be left behind and a call cannot."""
+        results: list[T] = []
+        errors: list[Exception] = []
+
+        def run() -> None:
+            try:
+                results.append(call(self._find()))
+            except Exception as error:  # noqa: BLE001 - backends are plug-ins with errors of their own
+                errors.append(error)
+
+        thread = threading.Thread(target=run, name="keyring", daemon=True)
+        if not self._silent:  # having waited once is enough; a start asks for every provider's key
+            thread.start()
+            thread.join(self._wait_s)
+        if results:
+            return results[0]
+        if errors and isinstance(errors[0], NeedsOperator):
+            raise errors[0]
+        if errors:
+            kind = type(errors[0]).__name__
+            raise NeedsOperator(f"the system keyring failed ({kind})", advice=ADVICE) from errors[0]
+        self._silent = True
+        raise NeedsOperator(f"the system keyring does not answer within {self._wait_s:g} s", advice=ADVICE)
+
+
+def find_backend() -> Backend:
+    """Return this machine's keyring. Raises: NeedsOperator when there is none that keeps secrets."""
+    try:
+        import keyring
+    except ImportError as error:
+        raise NeedsOperator(
+            "this install cannot use the system keyring",
+            advice='install it with `pip install "fermix[keyring]"`, or set secret_store = "file" in [fermix_core]',
+        ) from error
+    return safe_backend(keyring.get_keyring())  # pyright: ignore[reportReturnType] - its decorator hides its types
+
 
 def safe_backend(chosen: KeyringBackend) -> KeyringBackend:
     """Return the first backend that encrypts. Raises: NeedsOperator naming what was found instead."""
+    from keyring.backends.chainer import ChainerBackend
+
     found = list(chosen.backends) if isinstance(chosen, ChainerBackend) else [chosen]
     safe = [backend for backend in found if not type(backend).__module__.startswith(REFUSED_MODULES)]
     if not safe:
         names = ", ".join(type(backend).__module__ for backend in found) or "none"
         raise NeedsOperator(f"no keyring of this machine keeps secrets (found: {names})", advice=ADVICE)
     return safe[0]
-
-
-def _bounded(call: Callable[[], T], wait_s: float) -> T:
-    """Run a keyring call in a thread of its own and wait for it at most `wait_s`."""
-    results: list[T] = []
-    errors: list[Exception] = []
-
-    def run() -> None:
-        try:
-            results.append(call())
-        except Exception as error:  # noqa: BLE001 - backends are plug-ins with errors of their own; all mean "no keyring"
-            errors.append(error)
-
-    thread = threading.Thread(target=run, name="keyring", daemon=True)
-    thread.start()
-    thread.join(wait_s)
-    if results:
-        return results[0]
-    if errors:
-        raise NeedsOperator(f"the system keyring failed ({type(errors[0]).__name__})", advice=ADVICE) from errors[0]
-    raise NeedsOperator(f"the system keyring does not answer within {wait_s:g} s", advice=ADVICE)

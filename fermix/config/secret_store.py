@@ -48,9 +48,9 @@ class SecretStore(Protocol):
 
 
 def open_store(home: Home, kind: StoreKind, profile: str) -> SecretStore:
-    """Return the chosen store.
+    """Return the chosen store; a keyring is asked only when a key is wanted.
 
-    Raises: ConfigError, NeedsOperator when this machine has no usable keyring or auth.json is open to others.
+    Raises: ConfigError, NeedsOperator when auth.json is open to others or cannot be read.
     """
     if kind == "file":
         store = FileStore(home.auth)
@@ -58,7 +58,7 @@ def open_store(home: Home, kind: StoreKind, profile: str) -> SecretStore:
         return store
     from fermix.config.keyring_store import KeyringStore
 
-    return KeyringStore.open(profile, account=str(home.root))
+    return KeyringStore(profile, account=str(home.root))
 
 
 @dataclass(frozen=True, slots=True)

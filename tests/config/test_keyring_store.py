@@ -56,7 +56,7 @@ PlainTextBackend.__module__ = "keyrings.alt.file"
 
 def test_entries_are_named_by_profile_and_provider() -> None:
     backend = MemoryBackend()
-    KeyringStore(backend, "work", "/home/ada/.fermix").put("openai", KEY)
+    KeyringStore("work", "/home/ada/.fermix", find=lambda: backend).put("openai", KEY)
 
     assert backend.entries == {("fermix:work:OPENAI_API_KEY", "/home/ada/.fermix"): KEY.reveal()}
 
@@ -64,8 +64,8 @@ def test_entries_are_named_by_profile_and_provider() -> None:
 def test_two_installs_do_not_share_an_entry() -> None:
     """SEC-07"""
     backend = MemoryBackend()
-    first = KeyringStore(backend, "general", "/home/ada/.fermix")
-    second = KeyringStore(backend, "general", "/srv/fermix")
+    first = KeyringStore("general", "/home/ada/.fermix", find=lambda: backend)
+    second = KeyringStore("general", "/srv/fermix", find=lambda: backend)
 
     first.put("openai", KEY)
 
@@ -78,7 +78,7 @@ def test_two_installs_do_not_share_an_entry() -> None:
 
 def test_locked_keyring_leaves_a_named_problem_and_the_environment_still_counts() -> None:
     """SEC-09: the daemon starts without it and says which place could not be asked."""
-    store = KeyringStore(LockedBackend(), "general", "/h")
+    store = KeyringStore("general", "/h", find=LockedBackend)
 
     missing = find_key("openai", configured=None, store=store, environment={}, variable="OPENAI_API_KEY")
     found = find_key(
@@ -91,15 +91,21 @@ def test_locked_keyring_leaves_a_named_problem_and_the_environment_still_counts(
 
 
 def test_keyring_that_asks_a_person_who_is_not_there_is_given_up() -> None:
-    never = threading.Event()
+    never, asked = threading.Event(), 0
 
     class Asking(MemoryBackend):
         def get_password(self, service: str, username: str) -> str | None:
+            nonlocal asked
+            asked += 1
             never.wait(5)
             return None
 
-    with pytest.raises(NeedsOperator, match="does not answer"):
-        KeyringStore(Asking(), "general", "/h", wait_s=0.01).get("openai")
+    store = KeyringStore("general", "/h", find=Asking, wait_s=0.01)
+    for provider in ("openai", "anthropic"):
+        with pytest.raises(NeedsOperator, match="does not answer"):
+            store.get(provider)
+
+    assert asked == 1
     never.set()
 
 
@@ -109,7 +115,7 @@ def test_entry_that_is_no_key_is_named() -> None:
     backend.entries["fermix:general:OPENAI_API_KEY", "/h"] = "ключ"
 
     with pytest.raises(ConfigError, match="keyring: fermix:general:OPENAI_API_KEY: must be printable ASCII"):
-        KeyringStore(backend, "general", "/h").get("openai")
+        KeyringStore("general", "/h", find=lambda: backend).get("openai")
 
 
 @pytest.mark.parametrize("backend", [fail.Keyring(), null.Keyring(), PlainTextBackend()])
@@ -133,5 +139,9 @@ def test_first_backend_of_a_chain_that_keeps_secrets_is_taken() -> None:
 def test_machine_without_a_keyring_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.fail.Keyring")
 
+    store = open_store(Home(tmp_path), "keyring", "general")
+
     with pytest.raises(NeedsOperator, match="no keyring of this machine keeps secrets"):
-        open_store(Home(tmp_path), "keyring", "general")
+        store.put("openai", KEY)
+    found = find_key("openai", configured=None, store=store, environment={}, variable=None)
+    assert found.problem.startswith("no keyring of this machine keeps secrets (found: keyring.backends.fail)")
