@@ -33,6 +33,12 @@ def _status(argv: list[str]) -> int:
     return status.main(argv)
 
 
+def _setup(argv: list[str]) -> int:
+    from fermix.cli.verbs import setup
+
+    return setup.main(argv)
+
+
 def _logs(argv: list[str]) -> int:
     from fermix.cli.verbs import logs
 
@@ -57,19 +63,13 @@ def _engine(argv: list[str]) -> int:
     return engine.main(argv)
 
 
-def _search(argv: list[str]) -> int:
-    from fermix.cli.verbs import search
-
-    return search.main(argv)
-
-
 VERBS = (
     Verb("ask", "ask one question and print the answer", _ask),
+    Verb("setup", "choose who answers and give the key", _setup),
     Verb("stop", "stop the daemon", _stop),
     Verb("status", "tell what runs and what is missing", _status),
     Verb("logs", "show the daemon's log", _logs),
     Verb("version", "print the version", _version),
     Verb("model", "fetch the local model, or tell how it stands", _model),
     Verb("_engine", "serve the embedded model", _engine, hidden=True),
-    Verb("_search", "search files by a regular expression", _search, hidden=True),
 )

@@ -29,7 +29,8 @@ class Settings(BaseModel):
     )
 
 
-def _line(text: str) -> str:
+def check_line(text: str) -> str:
+    """Return one line of printable text unchanged. Raises: ValueError."""
     if not text.strip() or not text.isprintable():
         raise ValueError("must be one line of printable text")
     return text
@@ -64,7 +65,7 @@ def check_web_address(text: str) -> str:
     return text
 
 
-Line = Annotated[str, Field(max_length=200), AfterValidator(_line)]
+Line = Annotated[str, Field(max_length=200), AfterValidator(check_line)]
 WebAddress = Annotated[str, Field(max_length=2_000), AfterValidator(check_web_address)]
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -67,9 +66,8 @@ def one(build_of: Callable[[str], Build]) -> Build:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    """An empty home; removed afterwards, since each holds a thousand files."""
+def world(tmp_path: Path) -> World:
+    """An empty home."""
     home = tmp_path / "home"
     home.mkdir()
-    yield World(home)
-    shutil.rmtree(home)
+    return World(home)

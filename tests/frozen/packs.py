@@ -79,7 +79,7 @@ class World:
         variables = [f"{name}={value}" for name, value in self.environment(extra).items()]
         argv = [
             "unshare",
-            *unshare_options(),
+            *_unshare_options(),
             "sh",
             "-ec",
             prepare + then,
@@ -95,12 +95,11 @@ class World:
         return {path.name for path in self.runtime.iterdir()}
 
 
-def unshare_options() -> list[str]:
-    """Return what gives a command a mount namespace of its own; as a user, with a user namespace around it."""
+def _unshare_options() -> list[str]:
     return ["-m"] if os.geteuid() == 0 else ["-r", "-m"]
 
 
 def can_mount() -> bool:
     """Say whether this machine lets us mount in a namespace of our own."""
-    argv = ["unshare", *unshare_options(), "mount", "-t", "tmpfs", "tmpfs", "/var/tmp"]
+    argv = ["unshare", *_unshare_options(), "mount", "-t", "tmpfs", "tmpfs", "/var/tmp"]
     return subprocess.run(argv, capture_output=True, timeout=WAIT_S, check=False).returncode == 0

@@ -1,0 +1,212 @@
+"""`fermix setup`: choose who answers, give the key, try it, save it. Prompts for a person, flags for a script.
+
+A key is typed unseen, or comes through standard input or a variable; never as an argument, which every program of
+the machine can read. Nothing is saved before the key was tried, unless that was asked for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from fermix.cli import output
+from fermix.config.secrets import Secret, redact
+from fermix.errors import FermixError, NeedsOperator
+from fermix.home import Home
+from fermix.protocol.ask import Connection, DaemonGone, DaemonNotRunning, RequestFailed, socket_path
+
+if TYPE_CHECKING:
+    from fermix.setup.probe import Probe
+    from fermix.setup.wizard import Answers, Wizard
+
+MAX_KEY_BYTES = 16_384
+IN_ARGUMENTS = (
+    "a key among the arguments can be read by every program on this machine and stays in the shell's history; "
+    "use --api-key-stdin, --api-key-env NAME, or type it when asked"
+)
+
+
+DaemonState: TypeAlias = Literal["uses it", "is not running", "kept its settings"]
+
+
+class Wrong(Exception):
+    """The call cannot be understood; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What was saved and what came of it."""
+
+    provider: str
+    model: str | None
+    key_from: str
+    probe: Probe | None
+    notes: tuple[str, ...]
+    daemon: DaemonState
+    daemon_note: str = ""
+
+
+def main(argv: list[str]) -> int:
+    as_json = "--json" in argv
+    try:
+        return _run(_read_options(argv))
+    except Wrong as error:
+        return _failed(str(error), as_json=as_json, code=2)
+    except (FermixError, ValueError) as error:
+        return _failed(str(error), as_json=as_json, code=1)
+    except (EOFError, KeyboardInterrupt):
+        print("\nNothing was saved.", file=sys.stderr)
+        return 130
+
+
+def _run(options: argparse.Namespace) -> int:
+    from fermix.setup.wizard import Wizard
+
+    home = Home.locate(os.environ)
+    home.prepare()
+    wizard = Wizard(home, os.environ)
+    if options.print_state:
+        _print_state(wizard, as_json=options.json)
+        return 0
+    answers, found = _take_flags(wizard, options) if options.provider else _ask_person(wizard, options)
+    saved = wizard.save(answers)
+    daemon, daemon_note = _tell_daemon()
+    outcome = Outcome(saved.provider, saved.model, saved.key_from, found, saved.notes, daemon, daemon_note)
+    if options.json:
+        output.print_json({"status": "ok", **asdict(outcome)})
+    else:
+        _show(outcome, home)
+    return 0
+
+
+def _read_options(argv: list[str]) -> argparse.Namespace:
+    """Read the flags. Raises: Wrong, whose text repeats nothing that could be a key."""
+    parser = argparse.ArgumentParser(
+        prog="fermix setup",
+        description="Choose who answers: the local model, a provider with your key, or your own server.",
+        epilog="exit codes: 0 saved, 1 nothing was saved, 2 wrong use",
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("--provider", metavar="ID", help="local, openai, anthropic, ollama, …; without it you are asked")
+    add("--api-key-stdin", action="store_true", help="read the key from standard input and keep it")
+    add("--api-key-env", metavar="NAME", help="read the key from this variable and keep it")
+    add("--base-url", metavar="URL", help="where the provider listens, for a server of your own")
+    add("--model", metavar="NAME", help="the model to use; without it the provider's default")
+    add("--secret-store", choices=("file", "keyring"), help="keep keys in auth.json (0600) or the system keyring")
+    add("--skip-probe", action="store_true", help="save without trying the key")
+    add("--json", action="store_true", help="print one JSON object")
+    add("--print-state", action="store_true", help="tell what is configured and what is missing; change nothing")
+    if any(word.partition("=")[0] in ("--api-key", "--key") for word in argv):
+        raise Wrong(IN_ARGUMENTS)
+    options, rest = parser.parse_known_args(argv)
+    if rest:
+        name = rest[0].partition("=")[0]
+        raise Wrong(f"unknown option {redact(name)}" if name.startswith("--") else IN_ARGUMENTS)
+    if options.api_key_stdin and options.api_key_env:
+        raise Wrong("give the key one way: --api-key-stdin or --api-key-env")
+    if options.provider is None and not options.print_state and _given(options):
+        raise Wrong("name the provider with --provider")
+    return options
+
+
+def _given(options: argparse.Namespace) -> bool:
+    return any((options.api_key_stdin, options.api_key_env, options.base_url, options.model))
+
+
+def _ask_person(wizard: Wizard, options: argparse.Namespace) -> tuple[Answers, Probe | None]:
+    if options.json or not sys.stdin.isatty():
+        raise Wrong("this is no terminal to ask on; say what you want with --provider and the other options")
+    from fermix.cli.prompts import ask_person
+
+    return ask_person(wizard, options.secret_store, skip_probe=options.skip_probe)
+
+
+def _take_flags(wizard: Wizard, options: argparse.Namespace) -> tuple[Answers, Probe | None]:
+    """Raises: NeedsOperator when something is missing or the key is refused, ValueError."""
+    from fermix.agent.providers.catalog import LOCAL_ID
+    from fermix.setup.probe import probe
+    from fermix.setup.questions import find_spec
+    from fermix.setup.wizard import Answers
+
+    if options.provider == LOCAL_ID:
+        if _given(options):
+            raise Wrong("the local model takes no key, address or model")
+        return Answers(LOCAL_ID, secret_store=options.secret_store), None
+    spec = find_spec(options.provider)
+    answers = Answers(spec.id, options.base_url, _read_key(options), options.model, options.secret_store)
+    wizard.check(answers)
+    if options.skip_probe:
+        return answers, None
+    found = probe(spec, wizard.base_url(spec, answers.base_url), wizard.key_for(spec, answers.key))
+    if found.outcome == "rejected":
+        raise NeedsOperator(f"{found.detail}; nothing was saved", advice="check the key, or save it with --skip-probe")
+    return answers, found
+
+
+def _read_key(options: argparse.Namespace) -> Secret | None:
+    """Raises: ValueError when there is none where it was said to be, or it cannot be a key."""
+    if options.api_key_env is not None:
+        if options.api_key_env not in os.environ:
+            raise ValueError(f"the variable {redact(options.api_key_env)} is not set")
+        return Secret(os.environ[options.api_key_env].strip())
+    if not options.api_key_stdin:
+        return None
+    if sys.stdin.isatty():
+        raise Wrong("--api-key-stdin reads a pipe; run `fermix setup` to type the key unseen")
+    text = sys.stdin.buffer.read(MAX_KEY_BYTES + 1)
+    if len(text) > MAX_KEY_BYTES or not text.isascii():
+        raise ValueError("what came through standard input is no key")
+    return Secret(text.decode("ascii").strip())
+
+
+def _tell_daemon() -> tuple[DaemonState, str]:
+    """Let a running daemon read the new settings."""
+    try:
+        connection = Connection(socket_path(os.environ), client="setup")
+    except DaemonNotRunning:
+        return "is not running", ""
+    except (OSError, DaemonGone, RequestFailed) as error:
+        return "kept its settings", str(error)
+    try:
+        connection.request("config.reload", {})
+    except (OSError, DaemonGone, RequestFailed) as error:
+        return "kept its settings", str(error)
+    finally:
+        connection.close()
+    return "uses it", ""
+
+
+def _show(outcome: Outcome, home: Home) -> None:
+    who = "the local model" if outcome.model is None else f"{outcome.provider}/{outcome.model}"
+    print(f"Saved in {home.config}: {who} answers (key: {outcome.key_from}).")
+    if outcome.probe is not None and outcome.probe.outcome == "inconclusive":
+        print(f"Not tried: {outcome.probe.detail}. The first message will show whether it works.")
+    for note in outcome.notes:
+        print(f"Note: {note}.")
+    if outcome.daemon == "kept its settings":
+        print(f"The running daemon kept its old settings: {outcome.daemon_note}. Restart it to use the new ones.")
+    elif outcome.daemon == "uses it":
+        print("The running daemon uses it now.")
+    else:
+        print("Open `fermix` to talk to it.")
+
+
+def _print_state(wizard: Wizard, *, as_json: bool) -> None:
+    readiness = wizard.readiness()
+    if as_json:
+        output.print_json({"status": "ready" if readiness.ready else "setup_required", **asdict(readiness)})
+        return
+    print(f"answers with: {readiness.model or 'nobody yet'}")
+    for failure in readiness.failures:
+        print(f"{'missing' if failure.gating else 'advice'}: {failure.action}")
+
+
+def _failed(problem: str, *, as_json: bool, code: int) -> int:
+    if as_json:
+        output.print_json({"status": "error", "error": "wrong_use" if code == 2 else "not_saved", "message": problem})
+        return code
+    return output.wrong_use("setup", problem) if code == 2 else output.failed("setup", problem)

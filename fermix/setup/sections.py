@@ -1,0 +1,24 @@
+"""Which rooms have settings: the one place where their models meet config. Called by setup and by the daemon."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import BaseModel
+
+from fermix.agent.providers.catalog import PROVIDERS
+from fermix.agent.sandbox.settings import SandboxSettings
+from fermix.config.load import load
+from fermix.config.model import Config
+from fermix.home import Home
+
+SECTIONS: Mapping[str, type[BaseModel]] = {
+    **{spec.section: spec.settings for spec in PROVIDERS},
+    "sandbox": SandboxSettings,
+}
+SECRET_NAMES = tuple(spec.key_variable for spec in PROVIDERS if spec.key_variable is not None)
+
+
+def load_config(home: Home, environ: Mapping[str, str]) -> Config:
+    """Read everything configured for this home. Raises: ConfigError."""
+    return load(home, environ, SECTIONS, SECRET_NAMES)

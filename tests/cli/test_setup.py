@@ -1,0 +1,302 @@
+"""`fermix setup`: flags for scripts, prompts for a person, and a key that is never shown."""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import json
+import os
+import pty
+import select
+import socket
+import subprocess
+import sys
+import termios
+import threading
+import time
+from collections.abc import Generator
+from pathlib import Path
+from typing import Self
+
+import pytest
+
+from fermix.cli.verbs import setup
+from fermix.config.secret_store import FileStore
+from fermix.config.secrets import Secret
+from fermix.home import Home
+from fermix.protocol.methods import PROTOCOL
+from tests.fakes.model_list import GOOD_KEY, ModelList, model_list
+
+BAD_KEY = "sk-bad-0123456789abcdef"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path / "fermix")
+
+
+@pytest.fixture
+def server() -> Generator[ModelList]:
+    with model_list() as said:
+        yield said
+
+
+def pipe_in(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+
+
+def settings(home: Home) -> str:
+    return home.config.read_text(encoding="utf-8") if home.config.exists() else ""
+
+
+def test_script_saves_a_tried_key(
+    home: Home, server: ModelList, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pipe_in(monkeypatch, GOOD_KEY.encode() + b"\n")
+
+    code = setup.main(["--provider", "openai", "--base-url", server.base_url, "--api-key-stdin", "--json"])
+
+    told = json.loads(capsys.readouterr().out)
+    assert (code, told["status"], told["provider"], told["model"]) == (0, "ok", "openai", "gpt-5.5")
+    assert (told["key_from"], told["daemon"]) == ("auth.json", "is not running")
+    assert told["probe"]["outcome"] == "accepted"
+    assert FileStore(home.auth).get("openai") == Secret(GOOD_KEY)
+    assert GOOD_KEY not in settings(home) + json.dumps(told)
+
+
+def test_refused_key_is_not_saved(
+    home: Home, server: ModelList, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MY_KEY", BAD_KEY)
+    flags = ["--provider", "openai", "--base-url", server.base_url, "--api-key-env", "MY_KEY"]
+
+    assert setup.main(flags) == 1
+    assert capsys.readouterr().err == (
+        "fermix setup: OpenAI refused the key (HTTP 401); nothing was saved: "
+        "check the key, or save it with --skip-probe\n"
+    )
+    assert (settings(home), home.auth.exists()) == ("", False)
+
+    assert setup.main([*flags, "--skip-probe"]) == 0
+    assert FileStore(home.auth).get("openai") == Secret(BAD_KEY)
+
+
+def test_provider_that_cannot_be_asked_is_saved_with_a_note(
+    home: Home, server: ModelList, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.status = 503
+    pipe_in(monkeypatch, GOOD_KEY.encode())
+
+    assert setup.main(["--provider", "openai", "--base-url", server.base_url, "--api-key-stdin"]) == 0
+    assert "Not tried: OpenAI answered HTTP 503. The first message will show" in capsys.readouterr().out
+    assert FileStore(home.auth).get("openai") == Secret(GOOD_KEY)
+
+
+def test_local_model_needs_nothing(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+    assert setup.main(["--provider", "local"]) == 0
+    assert "the local model answers (key: none needed)" in capsys.readouterr().out
+    assert settings(home) == ""
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["--api-key", BAD_KEY],
+        [f"--api-key={BAD_KEY}"],
+        ["--provider", "openai", "--key", BAD_KEY],
+        ["--provider", "openai", BAD_KEY],
+        ["--provider", "openai", f"--api_key={BAD_KEY}"],
+        [BAD_KEY, "--json"],
+    ],
+)
+def test_key_among_the_arguments_is_refused_and_not_repeated(
+    home: Home, argv: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert setup.main(argv) == 2
+    shown = capsys.readouterr()
+    assert BAD_KEY not in shown.out + shown.err
+    assert "every program on this machine" in shown.out + shown.err or "unknown option" in shown.err
+    assert settings(home) == ""
+
+
+@pytest.mark.parametrize(
+    ("argv", "stdin", "code", "sentence"),
+    [
+        ([], b"", 2, "this is no terminal to ask on; say what you want with --provider"),
+        (["--json"], b"", 2, "this is no terminal to ask on"),
+        (["--model", "x"], b"", 2, "name the provider with --provider"),
+        (["--provider", "opnai"], b"", 1, "unknown provider 'opnai'; choose one of local, openai"),
+        (["--provider", "openai"], b"", 1, "OpenAI needs a key"),
+        (["--provider", "openai", "--api-key-stdin"], b"", 1, "must not be blank"),
+        (["--provider", "openai", "--api-key-stdin"], b"\xff\xfe\x00", 1, "is no key"),
+        (["--provider", "openai", "--api-key-stdin"], b"k" * 20_000, 1, "is no key"),
+        (["--provider", "openai", "--api-key-stdin"], b"two\nlines", 1, "printable ASCII without spaces"),
+        (["--provider", "openai", "--api-key-env", "NO_SUCH"], b"", 1, "the variable NO_SUCH is not set"),
+        (["--provider", "openai", "--api-key-env", "X", "--api-key-stdin"], b"", 2, "give the key one way"),
+        (["--provider", "local", "--model", "x"], b"", 2, "the local model takes no key, address or model"),
+        (["--provider", "openai_compatible"], b"", 1, "needs an address"),
+        (["--wat"], b"", 2, "unknown option --wat"),
+    ],
+)
+def test_wrong_call_is_one_sentence_and_changes_nothing(
+    home: Home,
+    argv: list[str],
+    stdin: bytes,
+    code: int,
+    sentence: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pipe_in(monkeypatch, stdin)
+
+    assert setup.main(argv) == code
+
+    shown = capsys.readouterr()
+    assert sentence in shown.out + shown.err
+    assert (settings(home), home.auth.exists()) == ("", False)
+    if "--json" in argv:
+        assert json.loads(shown.out)["status"] == "error"
+
+
+def test_settings_that_cannot_be_read_are_named_with_their_place(
+    home: Home, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home.prepare()
+    home.config.write_text("[fermix_web\n", encoding="utf-8")
+
+    assert setup.main(["--provider", "local"]) == 1
+    assert capsys.readouterr().err.endswith("(at line 1, column 12)\n")
+
+
+def test_state_is_told_and_nothing_is_changed(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+    home.prepare()
+    home.config.write_text("[fermix_core.providers.openai]\nprimary = true\n", encoding="utf-8")
+
+    assert setup.main(["--print-state"]) == 0
+    assert capsys.readouterr().out == (
+        "answers with: nobody yet\nmissing: OpenAI: its key is missing\n"
+        "advice: say who you are: user_name in [fermix_core.personalization]\n"
+    )
+    assert setup.main(["--print-state", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["status"] == "setup_required"
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ({"result": {}}, "The running daemon uses it now."),
+        (
+            {"error": {"code": -32603, "message": "config.toml: wrong"}},
+            "The running daemon kept its old settings: config.toml: wrong. Restart it to use the new ones.",
+        ),
+    ],
+)
+def test_running_daemon_is_told(
+    home: Home, answer: dict[str, object], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home.prepare()
+    asked: list[str] = []
+
+    def daemon(listening: socket.socket) -> None:
+        with listening.accept()[0] as peer, peer.makefile("rwb") as lines:
+            for line in lines:
+                request = json.loads(line)
+                asked.append(request["method"])
+                reply = {"result": {"protocol": PROTOCOL}} if request["method"] == "hello" else answer
+                lines.write(json.dumps({"jsonrpc": "2.0", "id": request["id"], **reply}).encode() + b"\n")
+                lines.flush()
+
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(home.daemon_socket))
+        listening.listen()
+        listening.settimeout(5)
+        thread = threading.Thread(target=daemon, args=(listening,))
+        thread.start()
+        assert setup.main(["--provider", "local"]) == 0
+        thread.join(5)
+
+    assert asked == ["hello", "config.reload"]
+    assert capsys.readouterr().out.endswith(told + "\n")
+
+
+class Terminal:
+    """A person at a real terminal: waits for a text, then types. Leaving ends the program if it still runs."""
+
+    def __init__(self, argv: list[str]) -> None:
+        self._master, slave = pty.openpty()
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "fermix", *argv],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # Ctrl-C reaches whom the terminal controls
+        )
+        os.close(slave)
+        self.seen = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait(5)
+        os.close(self._master)
+
+    def wait_for(self, text: str, *, within_s: float = 30.0) -> None:
+        until = time.monotonic() + within_s
+        while text not in self.seen:
+            assert select.select([self._master], [], [], until - time.monotonic())[0], self.seen
+            try:
+                self.seen += os.read(self._master, 65_536).decode()
+            except OSError:  # the other end is closed
+                assert text in self.seen, self.seen
+
+    def type(self, text: str) -> None:
+        os.write(self._master, text.encode())
+
+    def exit_code(self) -> int:
+        return self.process.wait(30)
+
+
+@pytest.mark.slow
+def test_person_is_led_through_and_the_key_is_never_echoed(home: Home, server: ModelList) -> None:
+    with Terminal(["setup"]) as terminal:
+        terminal.wait_for("Who should answer? [local]: ")
+        terminal.type("nobody\r")
+        terminal.wait_for("provider: choose one of local, openai")
+        terminal.type("openai_compatible\r")
+        terminal.wait_for("Address of OpenAI-compatible server: ")
+        terminal.type(server.base_url + "\r")
+        terminal.wait_for("Key for OpenAI-compatible server (blank when it needs none): ")
+        terminal.type(BAD_KEY + "\r")
+        terminal.wait_for("refused the key (HTTP 401)")
+        terminal.wait_for("Address of OpenAI-compatible server: ")
+        terminal.seen = ""
+        terminal.type(server.base_url + "\r")
+        terminal.wait_for("Key for")
+        terminal.type(GOOD_KEY + "\r")
+        terminal.wait_for("3. house-special")
+        terminal.wait_for("Model [gpt-5.5]: ")
+        terminal.type("3\r")
+        terminal.wait_for("openai_compatible/house-special answers (key: auth.json)")
+
+        assert terminal.exit_code() == 0
+    assert GOOD_KEY not in terminal.seen
+    assert BAD_KEY not in terminal.seen
+    assert 'default_model = "house-special"' in settings(home)
+    assert FileStore(home.auth).get("openai_compatible") == Secret(GOOD_KEY)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("key", ["\x03", "\x04"])
+def test_leaving_saves_nothing(home: Home, key: str) -> None:
+    with Terminal(["setup"]) as terminal:
+        terminal.wait_for("Who should answer? [local]: ")
+        terminal.type("2\r")
+        terminal.wait_for("Key for OpenAI: ")
+        terminal.type(key)
+        terminal.wait_for("Nothing was saved.")
+
+        assert terminal.exit_code() == 130
+    assert (settings(home), home.auth.exists()) == ("", False)
