@@ -49,7 +49,7 @@ class Database:
 
         Raises: NeedsOperator when the file is damaged, newer than this program, changed by hand or not writable.
         """
-        writer = Writer.start(path)
+        writer = Writer(path)
         try:
             database = cls(path, writer, checked=await writer.opened is True)
             try:

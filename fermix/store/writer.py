@@ -11,7 +11,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -32,26 +32,22 @@ class Job:
     error: Exception | None = None
 
 
-@dataclass(slots=True)
 class Writer:
-    """The thread and its queue. `opened` resolves when the file is ready, to whether its content was
-    checked; `closed` when it is closed again."""
+    """The thread and its queue. `opened` resolves to whether the content was checked, once the file is ready;
+    `closed` resolves when the file is closed again.
+    """
 
-    path: Path
-    loop: asyncio.AbstractEventLoop
-    opened: asyncio.Future[object]
-    closed: asyncio.Future[object]
-    _jobs: SimpleQueue[Job | None] = field(default_factory=lambda: SimpleQueue[Job | None]())
-    _synchronous: str = "NORMAL"
-
-    @classmethod
-    def start(cls, path: Path) -> Writer:
-        loop = asyncio.get_running_loop()
-        writer = cls(path, loop, loop.create_future(), loop.create_future())
-        threading.Thread(target=writer._live, name="database").start()
-        return writer
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._loop = asyncio.get_running_loop()
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._synchronous = "NORMAL"
+        self.opened: asyncio.Future[object] = self._loop.create_future()
+        self.closed: asyncio.Future[object] = self._loop.create_future()
+        threading.Thread(target=self._live, name="database").start()
 
     def put(self, job: Job) -> None:
+        """Queue a transaction; it runs after those that came before."""
         self._jobs.put(job)
 
     def stop(self) -> None:
@@ -62,7 +58,7 @@ class Writer:
         opening = Job(_nothing, False, self.opened)
         closing = Job(_nothing, False, self.closed)
         try:
-            connection, opening.result = schema.connect(self.path)
+            connection, opening.result = schema.connect(self._path)
         except Exception as error:  # noqa: BLE001 - carried over to who opens
             opening.error = error
             self._deliver([opening, closing])
@@ -110,7 +106,7 @@ class Writer:
 
     def _deliver(self, jobs: Sequence[Job]) -> None:
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more, and what was committed stays
-            self.loop.call_soon_threadsafe(_resolve, jobs, self.path)
+            self._loop.call_soon_threadsafe(_resolve, jobs, self._path)
 
 
 def _nothing(_: sqlite3.Connection) -> None:

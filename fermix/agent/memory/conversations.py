@@ -110,7 +110,8 @@ class Conversations:
 
     async def entries(self, key: ConversationKey, limit: int) -> tuple[Entry, ...]:
         """Return the last `limit` lines for a screen, oldest first."""
-        return entries((await self._loaded(key)).rows)[-limit:]
+        lines = entries((await self._loaded(key)).rows)
+        return lines[max(0, len(lines) - limit) :]
 
     async def append(
         self,

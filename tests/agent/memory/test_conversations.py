@@ -336,6 +336,8 @@ async def test_entries_are_the_last_ones(world: World):
         await conversations.append(KEY, *TURN)
 
         assert [entry.role for entry in await conversations.entries(KEY, 2)] == ["tool", "assistant"]
+        assert len(await conversations.entries(KEY, 500)) == 3
+        assert await conversations.entries(KEY, 0) == ()
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
