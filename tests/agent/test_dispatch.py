@@ -19,7 +19,11 @@ from tests.requirements import covers
 
 READ: JsonObject = {
     "type": "object",
-    "properties": {"path": {"type": "string"}, "lines": {"type": "integer", "minimum": 1, "default": 10}},
+    "properties": {
+        "path": {"type": "string"},
+        "lines": {"type": "integer", "minimum": 1, "default": 10},
+        "part": {"type": "object", "properties": {"from": {"type": "integer", "default": 1}}},
+    },
     "required": ["path"],
     "additionalProperties": False,
 }
@@ -74,9 +78,9 @@ async def test_admitted_call_runs_with_its_arguments_and_the_facts_of_its_turn(
     """Architecture, message-to-reply, step 6; defaults of a schema are the tool's affair and are not filled in."""
     scope = make_scope(make_capability("file_read", echo, parameters=READ))
 
-    result = await dispatcher.dispatch(make_call("file_read", path="a"), scope)
+    result = await dispatcher.dispatch(make_call("file_read", path="a", part={}), scope)
 
-    assert result == ToolResult(True, "t1 call00001 {'path': 'a'}")
+    assert result == ToolResult(True, "t1 call00001 {'path': 'a', 'part': {}}")
     assert pairs(seen) == [("file_read", True)]
 
 
