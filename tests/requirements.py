@@ -452,7 +452,6 @@ OPEN = frozenset(
         "image.attached-as-image",
         "image.fail.no-degraded-turn",
         "image.fail.log-only",
-        "image.non-vision.loud",
         "album.telegram",
         "album.whatsapp",
         "album.debounce",
