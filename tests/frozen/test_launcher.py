@@ -221,7 +221,7 @@ def test_root_makes_and_trusts_nothing_in_another_users_home(world: World, one: 
         os.chown(folder, 65534, 65534)
     before = {path: path.stat().st_uid for path in world.home.rglob("*")}
 
-    done = world.mounted(one, "")
+    done = world.mounted(one, "", XDG_CACHE_HOME=f"{world.home}/.cache")
 
     assert (done.returncode, done.stdout) == (0, "one\n")
     assert "/var/tmp/fermix-0/runtime/" in done.stderr
