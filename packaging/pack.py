@@ -80,7 +80,7 @@ def _add(tar: tarfile.TarFile, folder: Path, path: str) -> None:
 
 def _run(tool: str, *arguments: str, stdin: bytes = b"") -> bytes:
     if shutil.which(tool) is None:
-        raise CannotPack(f"{tool} is missing: apt-get install gcc libzstd-dev zstd binutils")
+        raise CannotPack(f"{tool} is missing: apt-get install gcc zstd libzstd-dev")
     done = subprocess.run([tool, *arguments], input=stdin, capture_output=True, check=False)
     if done.returncode != 0:
         advice = "is libzstd-dev installed? " if b"zstd.h" in done.stderr or b"-lzstd" in done.stderr else ""

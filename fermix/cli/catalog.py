@@ -63,6 +63,12 @@ def _engine(argv: list[str]) -> int:
     return engine.main(argv)
 
 
+def _search(argv: list[str]) -> int:
+    from fermix.cli.verbs import search
+
+    return search.main(argv)
+
+
 VERBS = (
     Verb("ask", "ask one question and print the answer", _ask),
     Verb("setup", "choose who answers and give the key", _setup),
@@ -72,4 +78,5 @@ VERBS = (
     Verb("version", "print the version", _version),
     Verb("model", "fetch the local model, or tell how it stands", _model),
     Verb("_engine", "serve the embedded model", _engine, hidden=True),
+    Verb("_search", "search files by a regular expression", _search, hidden=True),
 )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -66,8 +67,9 @@ def one(build_of: Callable[[str], Build]) -> Build:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    """An empty home."""
+def world(tmp_path: Path) -> Iterator[World]:
+    """An empty home; removed afterwards, since each holds a thousand files."""
     home = tmp_path / "home"
     home.mkdir()
-    return World(home)
+    yield World(home)
+    shutil.rmtree(home)

@@ -79,7 +79,7 @@ class World:
         variables = [f"{name}={value}" for name, value in self.environment(extra).items()]
         argv = [
             "unshare",
-            *_unshare_options(),
+            *unshare_options(),
             "sh",
             "-ec",
             prepare + then,
@@ -95,11 +95,12 @@ class World:
         return {path.name for path in self.runtime.iterdir()}
 
 
-def _unshare_options() -> list[str]:
+def unshare_options() -> list[str]:
+    """Return what gives a command a mount namespace of its own; as a user, with a user namespace around it."""
     return ["-m"] if os.geteuid() == 0 else ["-r", "-m"]
 
 
 def can_mount() -> bool:
     """Say whether this machine lets us mount in a namespace of our own."""
-    argv = ["unshare", *_unshare_options(), "mount", "-t", "tmpfs", "tmpfs", "/var/tmp"]
+    argv = ["unshare", *unshare_options(), "mount", "-t", "tmpfs", "tmpfs", "/var/tmp"]
     return subprocess.run(argv, capture_output=True, timeout=WAIT_S, check=False).returncode == 0

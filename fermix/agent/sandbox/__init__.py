@@ -1,7 +1,7 @@
 """Facade: the policy on paths, folders and commands."""
 
 from fermix.agent.sandbox.roots import Root
-from fermix.agent.sandbox.sandbox import OpenedFile, OpenedFolder, Sandbox
+from fermix.agent.sandbox.sandbox import Place, Sandbox
 from fermix.agent.sandbox.settings import SandboxSettings
 
-__all__ = ["OpenedFile", "OpenedFolder", "Root", "Sandbox", "SandboxSettings"]
+__all__ = ["Place", "Root", "Sandbox", "SandboxSettings"]

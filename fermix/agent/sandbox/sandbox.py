@@ -6,6 +6,7 @@ without following any link, then looked at again through its descriptor.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Mapping
@@ -25,21 +26,38 @@ LOCAL_CHANNELS = frozenset({"cli", "daemon"})  # the names our own socket gives;
 
 
 @dataclass(frozen=True, slots=True)
-class OpenedFile:
-    """A regular file, open; who asked for it closes `descriptor`. `path` is its real path."""
+class Place:
+    """A path that a turn may open: `path` is real and lies below `root`. A walk passes by what is in `closed`.
 
+    A link that has appeared on the way since is not followed: OutsideSandbox.
+    """
+
+    root: Path
     path: Path
-    descriptor: int
-    size_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class OpenedFolder:
-    """A folder, open; who asked for it closes `descriptor`. A walk passes by what is in `closed`."""
-
-    path: Path
-    descriptor: int
     closed: frozenset[Identity]
+
+    def open_folder(self) -> int:
+        """Return a descriptor of the folder. Raises: OutsideSandbox, NotADirectoryError, OSError."""
+        return open_beneath(self.root, self.path.relative_to(self.root), os.O_RDONLY | os.O_DIRECTORY)
+
+    def open_file(self) -> int:
+        """Return a descriptor for reading a regular file. Raises: OutsideSandbox, IsADirectoryError, OSError."""
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
+        descriptor = open_beneath(self.root, self.path.relative_to(self.root), flags)
+        try:
+            self._check_file(os.fstat(descriptor))
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    def _check_file(self, state: os.stat_result) -> None:
+        if stat.S_ISDIR(state.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(self.path))
+        if not stat.S_ISREG(state.st_mode):
+            raise OutsideSandbox(str(self.path), "neither a file nor a folder")
+        if (state.st_dev, state.st_ino) in self.closed:
+            raise OutsideSandbox(str(self.path), "protected, no tool may touch it")
 
 
 class Sandbox:
@@ -73,40 +91,11 @@ class Sandbox:
         """Return the variables of a command."""
         return dict(self._environment)
 
-    def resolve(self, turn: Turn, path: str) -> Path:
-        """Return the real path that a text means in this turn. Raises: OutsideSandbox when it is not open to it."""
-        found = self._real(turn, path)
-        self._roots.admit(found, self.roots_for(turn))
-        return found
-
-    def open_file(self, turn: Turn, path: str) -> OpenedFile:
-        """Open a regular file for reading. Raises: OutsideSandbox, IsADirectoryError, OSError."""
-        found, descriptor = self._open(turn, path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
-        try:
-            state = os.fstat(descriptor)
-            if stat.S_ISDIR(state.st_mode):
-                raise IsADirectoryError(found)
-            if not stat.S_ISREG(state.st_mode):
-                raise OutsideSandbox(str(found), "neither a file nor a folder")
-            if (state.st_dev, state.st_ino) in self._roots.closed_identities():
-                raise OutsideSandbox(str(found), "protected, no tool may touch it")
-        except BaseException:
-            os.close(descriptor)
-            raise
-        return OpenedFile(found, descriptor, state.st_size)
-
-    def open_folder(self, turn: Turn, path: str) -> OpenedFolder:
-        """Open a folder to walk through. Raises: OutsideSandbox, NotADirectoryError, OSError."""
-        found, descriptor = self._open(turn, path, os.O_RDONLY | os.O_DIRECTORY)
-        return OpenedFolder(found, descriptor, self._roots.closed_identities())
-
-    def _open(self, turn: Turn, path: str, flags: int) -> tuple[Path, int]:
-        found = self._real(turn, path)
+    def find(self, turn: Turn, path: str) -> Place:
+        """Return the place that a text means in this turn. Raises: OutsideSandbox when it is not open to it."""
+        found = real(self.working_dir(turn) / self._roots.expand(path))
         root = self._roots.admit(found, self.roots_for(turn))
-        return found, open_beneath(root.path, found.relative_to(root.path), flags)
-
-    def _real(self, turn: Turn, path: str) -> Path:
-        return real(self.working_dir(turn) / self._roots.expand(path))
+        return Place(root.path, found, self._roots.closed_identities())
 
 
 def _request_cwd(turn: Turn) -> Path | None:

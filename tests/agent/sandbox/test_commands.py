@@ -60,3 +60,11 @@ def test_what_ruins_a_machine_is_refused(command: str) -> None:
 def test_what_only_looks_alike_is_not(command: str) -> None:
     """EXE-14: `/Paris` in an address is no absolute path."""
     assert why_refused(command) is None
+
+
+@pytest.mark.parametrize(
+    "piece", ["x", ";", "(dd ", "rm -r (", "-r", "rm -rrrr", "sudo ", "sudo -a ", " ", "a() {", "!pkill ", "/", "then "]
+)
+def test_a_command_made_to_take_long_does_not(piece: str) -> None:
+    """The judge runs on the event loop: a quadratic pattern would stop the daemon for minutes."""
+    assert why_refused("echo " + piece * (100_000 // len(piece))) is None

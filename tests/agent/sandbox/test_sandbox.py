@@ -80,7 +80,7 @@ def test_the_workspace_is_open_in_every_mode_and_the_default_place(machine: Mach
 
     assert sandbox.roots_for(NOWHERE)[0] == Root(machine.home.workspace, "workspace")
     assert sandbox.working_dir(NOWHERE) == machine.home.workspace
-    assert sandbox.resolve(NOWHERE, "a.txt") == machine.home.workspace / "a.txt"
+    assert sandbox.find(NOWHERE, "a.txt").path == machine.home.workspace / "a.txt"
 
 
 @covers("sandbox.cwd.local-operator", "sandbox.cwd.standard-mode")
@@ -146,9 +146,9 @@ def test_a_grant_opens_its_folder_and_a_block_closes_it_again(machine: Machine) 
     closed.mkdir()
     sandbox = machine.sandbox(allowed_roots=(str(machine.outside),), blocked_roots=(str(closed),))
 
-    assert sandbox.resolve(NOWHERE, str(machine.outside / "other")) == machine.outside / "other"
+    assert sandbox.find(NOWHERE, str(machine.outside / "other")).path == machine.outside / "other"
     with pytest.raises(OutsideSandbox, match="blocked"):
-        sandbox.resolve(NOWHERE, str(closed / "x"))
+        sandbox.find(NOWHERE, str(closed / "x"))
 
 
 @pytest.mark.parametrize("name", ["", "home", "home/ann", "home/ann/.ssh", "home/ann/.ssh/deep", "home/ann/.fermix"])
@@ -166,15 +166,15 @@ def test_system_folders_and_the_top_are_never_granted(machine: Machine) -> None:
 def test_open_mode_gives_the_home_without_its_secrets(machine: Machine) -> None:
     sandbox = machine.sandbox(mode="open")
 
-    assert sandbox.resolve(NOWHERE, "~/anything") == machine.user_home / "anything"
+    assert sandbox.find(NOWHERE, "~/anything").path == machine.user_home / "anything"
     for name in (".ssh/id", ".aws/x", ".fermix/auth.json", ".fermix/config.toml", ".fermix/memory.db-wal"):
         with pytest.raises(OutsideSandbox, match="protected"):
-            sandbox.open_file(NOWHERE, f"~/{name}")
+            sandbox.find(NOWHERE, f"~/{name}").open_file()
 
 
 def test_a_refusal_says_what_is_open(machine: Machine) -> None:
     with pytest.raises(OutsideSandbox) as caught:
-        machine.sandbox().open_file(NOWHERE, str(machine.outside / "other"))
+        machine.sandbox().find(NOWHERE, str(machine.outside / "other")).open_file()
 
     assert str(machine.home.workspace) in (caught.value.user_text or "")
 
@@ -186,7 +186,7 @@ def test_a_link_out_of_the_workspace_is_refused(machine: Machine) -> None:
 
     for name in ("k", "out/other", f"{machine.home.workspace}/../../.ssh/id", "../auth.json"):
         with pytest.raises(OutsideSandbox):
-            machine.sandbox().open_file(NOWHERE, name)
+            machine.sandbox().find(NOWHERE, name).open_file()
 
 
 def test_a_dangling_link_out_is_refused(machine: Machine) -> None:
@@ -194,17 +194,17 @@ def test_a_dangling_link_out_is_refused(machine: Machine) -> None:
     (machine.home.workspace / "notes.md").symlink_to(machine.outside / "new.txt")
 
     with pytest.raises(OutsideSandbox, match="outside"):
-        machine.sandbox().resolve(NOWHERE, "notes.md")
+        machine.sandbox().find(NOWHERE, "notes.md")
 
 
 def test_a_link_inside_the_workspace_is_followed(machine: Machine) -> None:
     (machine.home.workspace / "real").write_text("text", encoding="utf-8")
     (machine.home.workspace / "alias").symlink_to("real")
 
-    opened = machine.sandbox().open_file(NOWHERE, "alias")
+    descriptor = machine.sandbox().find(NOWHERE, "alias").open_file()
 
-    assert (machine.home.workspace / "real", 4) == (opened.path, opened.size_bytes)
-    os.close(opened.descriptor)
+    assert os.read(descriptor, 10) == b"text"
+    os.close(descriptor)
 
 
 def test_another_name_of_a_protected_file_is_protected_too(machine: Machine) -> None:
@@ -212,7 +212,7 @@ def test_another_name_of_a_protected_file_is_protected_too(machine: Machine) -> 
     os.link(machine.home.auth, machine.home.workspace / "notes")
 
     with pytest.raises(OutsideSandbox, match="protected"):
-        machine.sandbox().open_file(NOWHERE, "notes")
+        machine.sandbox().find(NOWHERE, "notes").open_file()
 
 
 @pytest.mark.parametrize("name", ["a\0b", "\ud800", "x" * 300, "loop"])
@@ -220,7 +220,7 @@ def test_an_impossible_name_is_an_error_not_a_crash(machine: Machine, name: str)
     (machine.home.workspace / "loop").symlink_to("loop")
 
     with pytest.raises((OutsideSandbox, OSError)):
-        machine.sandbox().open_file(NOWHERE, name)
+        machine.sandbox().find(NOWHERE, name).open_file()
 
 
 def test_a_pipe_is_not_waited_for(machine: Machine) -> None:
@@ -228,7 +228,7 @@ def test_a_pipe_is_not_waited_for(machine: Machine) -> None:
     os.mkfifo(machine.home.workspace / "pipe")
 
     with pytest.raises(OutsideSandbox, match="neither a file nor a folder"):
-        machine.sandbox().open_file(NOWHERE, "pipe")
+        machine.sandbox().find(NOWHERE, "pipe").open_file()
 
 
 @pytest.fixture
@@ -262,11 +262,11 @@ def test_swapping_a_folder_for_a_link_never_opens_the_outside(machine: Machine, 
     read: set[bytes] = set()
     for _ in range(3_000):
         try:
-            opened = sandbox.open_file(NOWHERE, str(swapping / "other"))
+            descriptor = sandbox.find(NOWHERE, str(swapping / "other")).open_file()
         except (OutsideSandbox, FileNotFoundError, NotADirectoryError):
             continue
-        read.add(os.read(opened.descriptor, 10))
-        os.close(opened.descriptor)
+        read.add(os.read(descriptor, 10))
+        os.close(descriptor)
 
     assert read == {b"inside"}
 

@@ -1,0 +1,121 @@
+"""Walk through an open folder by descriptors, past closed places and never along a link. Used by the file tools.
+
+A walk of any size is worked off in short pieces, so that a worker is soon free again and a stopped turn leaves at
+most one piece running.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+import time
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from fermix.agent.sandbox.roots import Identity
+from fermix.workers import Workers
+
+T = TypeVar("T")
+
+MOST_DEPTH = 64  # each level holds a descriptor while it is walked
+PIECE_S = 0.1
+
+Parts = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Something below the folder. `holder` is a descriptor of the folder it lies in, open until the next step."""
+
+    parts: Parts
+    is_folder: bool
+    holder: int
+
+    def open(self, closed: frozenset[Identity]) -> int | None:
+        """Open it for reading if it is a regular file that is not closed; None if not, or if it is gone."""
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+        try:
+            descriptor = os.open(self.parts[-1], flags, dir_fd=self.holder)
+        except OSError:
+            return None
+        state = os.fstat(descriptor)
+        if stat.S_ISREG(state.st_mode) and (state.st_dev, state.st_ino) not in closed:
+            return descriptor
+        os.close(descriptor)
+        return None
+
+
+def walk(
+    descriptor: int, closed: frozenset[Identity], enter: Callable[[Parts], bool], above: Parts = ()
+) -> Generator[Entry]:
+    """Give all below a folder in the order of names; go into those folders that `enter` wants. Closes `descriptor`."""
+    try:
+        for name, identity, is_folder in _listing(descriptor):
+            parts = (*above, name)
+            if identity in closed:
+                continue
+            yield Entry(parts, is_folder, descriptor)
+            if is_folder and len(parts) < MOST_DEPTH and enter(parts):
+                below = _open_folder(name, descriptor)
+                if below is not None:
+                    yield from walk(below, closed, enter, parts)
+    finally:
+        os.close(descriptor)
+
+
+def _listing(descriptor: int) -> list[tuple[str, Identity, bool]]:
+    rows: list[tuple[str, Identity, bool]] = []
+    with os.scandir(descriptor) as entries:
+        for entry in entries:
+            try:
+                state = entry.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+            rows.append((entry.name, (state.st_dev, state.st_ino), stat.S_ISDIR(state.st_mode)))
+    return sorted(rows)
+
+
+def _open_folder(name: str, holder: int) -> int | None:
+    try:
+        return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=holder)
+    except OSError:
+        return None  # unreadable, gone, or a link by now
+
+
+class Pieces(Generic[T]):
+    """What a long walk finds, worked off on the workers. A step that finds nothing is None."""
+
+    def __init__(self, steps: Generator[T | None], *, most: int, timeout_s: float) -> None:
+        self.found: list[T] = []
+        self.finished = False
+        self._steps = steps
+        self._most = most
+        self._timeout_s = timeout_s
+        self._busy = threading.Lock()
+
+    async def run(self, workers: Workers) -> None:
+        """Go on until the end, until `most` are found, or for `timeout_s`; `finished` says whether it was the end."""
+        stop_at = time.monotonic() + self._timeout_s
+        try:
+            while not self.finished and len(self.found) < self._most and time.monotonic() < stop_at:
+                await workers.run(self._piece)
+        finally:
+            await workers.run(self._close)
+
+    def _piece(self) -> None:
+        stop_at = time.monotonic() + PIECE_S
+        with self._busy:
+            while len(self.found) < self._most and time.monotonic() < stop_at:
+                try:
+                    step = next(self._steps)
+                except StopIteration:
+                    self.finished = True
+                    return
+                if step is not None:
+                    self.found.append(step)
+
+    def _close(self) -> None:
+        with self._busy:
+            self._steps.close()

@@ -1,0 +1,28 @@
+"""Every built-in tool, one line each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fermix.agent.capability import Capability
+from fermix.agent.sandbox import Sandbox
+from fermix.agent.tools import files, search, shell
+from fermix.workers import Workers
+
+
+@dataclass(frozen=True, slots=True)
+class ToolDeps:
+    """What tools are built from. `program` starts Fermix itself, for work that needs a process of its own."""
+
+    sandbox: Sandbox
+    workers: Workers
+    program: tuple[str, ...]
+
+
+def build_tools(deps: ToolDeps) -> tuple[Capability, ...]:
+    """Build all tools, in the order in which a model sees them."""
+    return (
+        *files.tools(deps.sandbox, deps.workers),
+        *search.tools(deps.sandbox, deps.workers, deps.program),
+        *shell.tools(deps.sandbox, deps.workers),
+    )

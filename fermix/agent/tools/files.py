@@ -1,0 +1,199 @@
+"""file_read and glob_search: look at files by name. Every path goes through the sandbox of the turn."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+from collections.abc import Generator, Mapping
+from io import BufferedReader
+from pathlib import PurePosixPath
+
+from fermix.agent.capability import Capability, Kind, ToolContext
+from fermix.agent.model import JsonValue, ToolResult
+from fermix.agent.sandbox import Sandbox
+from fermix.agent.sandbox.walk import Parts, Pieces, walk
+from fermix.agent.turn import Turn
+from fermix.trust import PolicyClass
+from fermix.workers import Workers
+
+READ_BYTES = 50_000  # fits whole into one result, so that no hole opens in the middle of a file
+PROBE_BYTES = 4_096
+BLOCK_BYTES = 1_048_576
+SCAN_BYTES = 268_435_456  # how far a line number is looked for; a quarter of a second of reading
+DEFAULT_RESULTS = 200
+MOST_RESULTS = 1_000
+GLOB_S = 20.0
+
+
+def tools(sandbox: Sandbox, workers: Workers) -> tuple[Capability, ...]:
+    """Build the two tools."""
+    reader = FileReader(sandbox, workers)
+    globber = Globber(sandbox, workers)
+    return (
+        Capability(
+            name="file_read",
+            description="Read a text file.",
+            parameters={
+                "type": "object",
+                "properties": {
+                    "path": {"type": "string"},
+                    "offset": {"type": "integer", "minimum": 1, "description": "first line, from 1"},
+                    "limit": {"type": "integer", "minimum": 1, "description": "number of lines"},
+                },
+                "required": ["path"],
+            },
+            kind=Kind.BUILTIN,
+            policy=PolicyClass.READ_ONLY,
+            owner_only=False,
+            run=reader.run,
+            category="files",
+            when_to_use="to see what is in a file whose path is known",
+        ),
+        Capability(
+            name="glob_search",
+            description='List files and folders by pattern: "*" is this folder, "**/*.py" also all below it.',
+            parameters={
+                "type": "object",
+                "properties": {
+                    "pattern": {"type": "string"},
+                    "path": {"type": "string", "description": "folder to look in, default: the current one"},
+                    "max_results": {"type": "integer", "minimum": 1, "maximum": MOST_RESULTS},
+                },
+                "required": ["pattern"],
+            },
+            kind=Kind.BUILTIN,
+            policy=PolicyClass.READ_ONLY,
+            owner_only=False,
+            run=globber.run,
+            category="files",
+            when_to_use="to see what is in a folder, or to find files by their names",
+        ),
+    )
+
+
+class FileReader:
+    """file_read."""
+
+    def __init__(self, sandbox: Sandbox, workers: Workers) -> None:
+        self._sandbox = sandbox
+        self._workers = workers
+
+    async def run(self, arguments: Mapping[str, JsonValue], context: ToolContext) -> ToolResult:
+        path, offset, limit = str(arguments["path"]), _number(arguments, "offset"), _number(arguments, "limit")
+        try:
+            return await self._workers.run(self._read, context.turn, path, offset or 1, limit)
+        except IsADirectoryError:
+            return ToolResult(False, f"{path} is a folder; use glob_search with this path to see what is in it")
+        except OSError as error:
+            return ToolResult(False, f"cannot read {path}: {error.strerror}")
+
+    def _read(self, turn: Turn, path: str, offset: int, limit: int | None) -> ToolResult:
+        place = self._sandbox.find(turn, path)
+        with os.fdopen(place.open_file(), "rb") as file:
+            if b"\0" in file.peek(PROBE_BYTES)[:PROBE_BYTES]:
+                size_bytes = os.fstat(file.fileno()).st_size
+                return ToolResult(False, f"{path} is a binary file of {size_bytes} bytes; it has no text to read")
+            skipped = _skip_lines(file, offset - 1)
+            if skipped is None:
+                return ToolResult(False, f"line {offset} lies too deep in {path}; use shell, for example sed -n")
+            if skipped < offset - 1:
+                return ToolResult(False, f"{path} has only {skipped} lines")
+            return _lines_from(file, offset, limit)
+
+
+def _skip_lines(file: BufferedReader, count: int) -> int | None:
+    """Stand behind `count` lines; return how many there were, None when that was too far to look."""
+    skipped = read_bytes = 0
+    while skipped < count:
+        line = file.readline(BLOCK_BYTES)
+        read_bytes += len(line)
+        if not line:
+            return skipped
+        if read_bytes > SCAN_BYTES:
+            return None
+        skipped += line.endswith(b"\n")
+    return skipped
+
+
+def _lines_from(file: BufferedReader, offset: int, limit: int | None) -> ToolResult:
+    kept = bytearray()
+    number = offset
+    while limit is None or number < offset + limit:
+        line = file.readline(READ_BYTES + 1)
+        if not line:
+            return ToolResult(True, _text(kept) if kept or offset > 1 else "(empty file)")
+        if len(line) > READ_BYTES and not kept:
+            text = _text(line[:READ_BYTES])
+            return ToolResult(True, f"{text}\n[line {number} goes on; the next line is offset={number + 1}]")
+        if len(kept) + len(line) > READ_BYTES:
+            break
+        kept += line
+        number += 1
+    more = f"\n[more follows: read on with offset={number}]" if file.peek(1) else ""
+    return ToolResult(True, _text(kept) + more)
+
+
+def _text(data: bytes | bytearray) -> str:
+    return data.decode("utf-8", "replace").removeprefix("\ufeff")
+
+
+class Globber:
+    """glob_search."""
+
+    def __init__(self, sandbox: Sandbox, workers: Workers) -> None:
+        self._sandbox = sandbox
+        self._workers = workers
+
+    async def run(self, arguments: Mapping[str, JsonValue], context: ToolContext) -> ToolResult:
+        pattern, path = str(arguments["pattern"]), str(arguments.get("path") or ".")
+        most = _number(arguments, "max_results") or DEFAULT_RESULTS
+        wanted = PurePosixPath(pattern).parts
+        if pattern.startswith(("/", "~")) or ".." in wanted:
+            return ToolResult(False, "give the folder as path, and a pattern relative to it")
+        pieces = Pieces(self._matches(context.turn, path, wanted), most=most, timeout_s=GLOB_S)
+        try:
+            await pieces.run(self._workers)
+        except OSError as error:
+            return ToolResult(False, f"cannot look into {path}: {error.strerror}")
+        more = [] if pieces.finished else ["[there may be more: narrow the pattern or the path]"]
+        return ToolResult(True, "\n".join([*pieces.found, *more]) or f"nothing in {path} matches {pattern}")
+
+    def _matches(self, turn: Turn, path: str, pattern: Parts) -> Generator[str | None]:
+        def enter(parts: Parts) -> bool:
+            return any(state < len(pattern) for state in states_after(parts, pattern))
+
+        place = self._sandbox.find(turn, path)
+        for entry in walk(place.open_folder(), place.closed, enter):
+            fits = len(pattern) in states_after(entry.parts, pattern)
+            yield str(PurePosixPath(path, *entry.parts)) + ("/" if entry.is_folder else "") if fits else None
+
+
+def states_after(parts: Parts, pattern: Parts) -> frozenset[int]:
+    """How far into a pattern a path may have come: each index is the next part to match, the length is a match.
+
+    All ways are followed at once, so a pattern with many `**` takes no longer than its length times the path's.
+    """
+    states = _with_empty(frozenset({0}), pattern)
+    for part in parts:
+        moved: set[int] = set()
+        for state in states:
+            if state < len(pattern) and pattern[state] == "**":
+                moved.add(state)
+            elif state < len(pattern) and fnmatch.fnmatchcase(part, pattern[state]):
+                moved.add(state + 1)
+        states = _with_empty(moved, pattern)
+    return states
+
+
+def _with_empty(states: set[int] | frozenset[int], pattern: Parts) -> frozenset[int]:
+    """Add what is reached because `**` also stands for nothing."""
+    reached = set(states)
+    for index, part in enumerate(pattern):
+        if part == "**" and index in reached:
+            reached.add(index + 1)
+    return frozenset(reached)
+
+
+def _number(arguments: Mapping[str, JsonValue], name: str) -> int | None:
+    value = arguments.get(name)
+    return value if isinstance(value, int) else None

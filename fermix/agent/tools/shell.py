@@ -1,0 +1,99 @@
+"""shell: run one command to its end. For operators only; the sandbox chooses where it starts, not what it reads."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+
+from fermix.agent.capability import Capability, Kind, ToolContext
+from fermix.agent.model import JsonValue, ToolResult
+from fermix.agent.sandbox import Sandbox
+from fermix.agent.sandbox.commands import why_refused
+from fermix.agent.turn import Turn
+from fermix.native.child import Finished, Limits, run_child
+from fermix.trust import PolicyClass
+from fermix.workers import Workers
+
+DEFAULT_TIMEOUT_MS = 30_000
+MOST_TIMEOUT_MS = 120_000
+
+
+def tools(sandbox: Sandbox, workers: Workers) -> tuple[Capability, ...]:
+    """Build the tool."""
+    return (
+        Capability(
+            name="shell",
+            description="Run a shell command and return what it prints. It cannot ask questions.",
+            parameters={
+                "type": "object",
+                "properties": {
+                    "command": {"type": "string"},
+                    "working_dir": {"type": "string", "description": "folder to run in, default: the current one"},
+                    "timeout_ms": {"type": "integer", "minimum": 1, "maximum": MOST_TIMEOUT_MS},
+                },
+                "required": ["command"],
+            },
+            kind=Kind.BUILTIN,
+            policy=PolicyClass.EXEC,
+            owner_only=True,
+            run=Shell(sandbox, workers).run,
+            category="system",
+            when_to_use="for everything that no other tool does: programs, git, tests, counting, dates",
+        ),
+    )
+
+
+class Shell:
+    """The tool itself."""
+
+    def __init__(self, sandbox: Sandbox, workers: Workers) -> None:
+        self._sandbox = sandbox
+        self._workers = workers
+        self._program = shutil.which("bash") or "/bin/sh"  # models write bash; a system without it has only sh
+
+    async def run(self, arguments: Mapping[str, JsonValue], context: ToolContext) -> ToolResult:
+        command, folder = str(arguments["command"]), arguments.get("working_dir")
+        timeout_ms = arguments.get("timeout_ms", DEFAULT_TIMEOUT_MS)
+        if (reason := why_refused(command)) is not None:
+            return ToolResult(False, f"refused in every mode: this {reason}", denied=True)
+        if "\0" in command:
+            return ToolResult(False, "a command cannot hold a NUL character")
+        limits = Limits(timeout_s=timeout_ms / 1_000 if isinstance(timeout_ms, int) else None)
+        environment = self._sandbox.environment(context.turn)
+        try:
+            cwd = await self._workers.run(self._folder, context.turn, str(folder) if folder else None)
+            finished = await run_child([self._program, "-c", command], cwd=cwd, env=environment, limits=limits)
+        except OSError as error:
+            return ToolResult(False, f"the command could not be started: {error.strerror} ({error.filename})")
+        return _result(finished, limits)
+
+    def _folder(self, turn: Turn, folder: str | None) -> Path:
+        found = self._sandbox.working_dir(turn) if folder is None else self._sandbox.find(turn, folder).path
+        if not found.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, "working_dir is not a folder", str(found))
+        return found
+
+
+def _result(finished: Finished, limits: Limits) -> ToolResult:
+    text = finished.output.decode("utf-8", "replace")
+    problem = _problem(finished, limits)
+    return ToolResult(True, text) if problem is None else ToolResult(False, f"{text}\n[{problem}]".lstrip("\n"))
+
+
+def _problem(finished: Finished, limits: Limits) -> str | None:
+    match finished.ending:
+        case "timeout":
+            return f"stopped after {limits.timeout_s:g} s; use a quicker command or a larger timeout_ms"
+        case "output_cap":
+            return f"stopped after {limits.output_bytes} bytes of output, {finished.cut_bytes} more were thrown away"
+        case "exited":
+            return _exit_problem(finished.exit_code)
+
+
+def _exit_problem(exit_code: int) -> str | None:
+    if exit_code < 0:
+        return f"ended by signal {-exit_code} ({signal.strsignal(-exit_code)})"
+    return f"exit code {exit_code}" if exit_code else None

@@ -1,0 +1,16 @@
+"""How to start this same program again: for hidden verbs that need a process of their own."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+OWN_FOLDER = Path(__file__).parents[2]
+"""The folder that holds the package. Start from it: an interpreter finds the package where it stands."""
+
+
+def own_program(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the beginning of an argv; a verb comes next. `FERMIX_EXE` is set by the launcher of the frozen file."""
+    frozen = environ.get("FERMIX_EXE")
+    return (frozen,) if frozen else (sys.executable, "-m", "fermix")

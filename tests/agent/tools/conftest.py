@@ -1,0 +1,66 @@
+"""A workspace, and a way to call the built-in tools as the loop does: through the dispatcher."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from fermix.agent.capability import Capability
+from fermix.agent.dispatch import Dispatcher
+from fermix.agent.model import JsonValue, ToolResult
+from fermix.agent.sandbox import Sandbox, SandboxSettings
+from fermix.agent.tools.catalog import ToolDeps, build_tools
+from fermix.agent.turn import Turn
+from fermix.clock import SystemClock
+from fermix.events import Events
+from fermix.home import Home
+from fermix.native.sweep import become_subreaper, children
+from fermix.workers import Workers
+from tests.fakes.turns import make_call, make_scope, make_turn
+
+
+@dataclass(frozen=True)
+class Toolbox:
+    """The tools of one daemon, on a home in a temporary folder."""
+
+    home: Home
+    tools: tuple[Capability, ...]
+
+    @property
+    def workspace(self) -> Path:
+        return self.home.workspace
+
+    def write(self, name: str, data: bytes | str) -> None:
+        path = self.workspace / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data.encode("utf-8") if isinstance(data, str) else data)
+
+    async def call(self, name: str, turn: Turn | None = None, **arguments: JsonValue) -> ToolResult:
+        dispatcher = Dispatcher(Events(SystemClock()), SystemClock())
+        async with asyncio.timeout(5):
+            return await dispatcher.dispatch(
+                make_call(name, **arguments), make_scope(*self.tools, turn=turn or make_turn())
+            )
+
+
+@pytest.fixture
+def toolbox(tmp_path: Path) -> Iterator[Toolbox]:
+    home = Home(tmp_path / "user/.fermix")
+    home.prepare()
+    environ = {"PATH": "/usr/bin:/bin", "OPENAI_API_KEY": "secret"}
+    sandbox = Sandbox(SandboxSettings(), home, tmp_path, tmp_path / "user", environ)
+    workers = Workers()
+    become_subreaper()
+    before = open_descriptors(), children()
+    yield Toolbox(home, build_tools(ToolDeps(sandbox, workers, (sys.executable, "-m", "fermix"))))
+    workers.close()
+    assert (open_descriptors(), children()) == before
+
+
+def open_descriptors() -> set[str]:
+    return {path.name for path in Path("/proc/self/fd").iterdir() if path.exists()}

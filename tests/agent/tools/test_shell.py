@@ -1,0 +1,120 @@
+"""shell with real commands."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fermix.agent.model import ToolResult
+from fermix.message import LocalOrigin
+from tests.agent.tools.conftest import Toolbox
+from tests.fakes.turns import make_turn
+from tests.requirements import covers
+
+
+@covers("child.every-command")
+async def test_a_command_runs_in_the_workspace(toolbox: Toolbox) -> None:
+    assert await toolbox.call("shell", command="pwd") == ToolResult(True, f"{toolbox.workspace}\n")
+
+
+async def test_a_command_runs_where_the_operator_stands(toolbox: Toolbox, tmp_path: Path) -> None:
+    project = tmp_path / "user/project"
+    project.mkdir()
+    turn = make_turn()
+    turn = replace(turn, message=replace(turn.message, origin=LocalOrigin(project)))
+
+    assert (await toolbox.call("shell", turn, command="pwd")).text == f"{project}\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        ("echo out; echo err >&2; exit 3", "out\nerr\n\n[exit code 3]"),
+        ("exit 1", "[exit code 1]"),
+        ("kill -SEGV $$", "[ended by signal 11 (Segmentation fault)]"),
+        ("cat; read x", "[exit code 1]"),
+        ("no-such-program", "not found"),
+    ],
+)
+async def test_a_failure_says_how_it_failed(toolbox: Toolbox, command: str, text: str) -> None:
+    result = await toolbox.call("shell", command=command)
+
+    assert not result.ok
+    assert text in result.text
+
+
+async def test_a_command_that_takes_too_long_is_stopped(toolbox: Toolbox) -> None:
+    result = await toolbox.call("shell", command="echo begun; sleep 600", timeout_ms=700)
+
+    assert result.text == "begun\n\n[stopped after 0.7 s; use a quicker command or a larger timeout_ms]"
+
+
+async def test_endless_output_keeps_its_head_and_tail(toolbox: Toolbox) -> None:
+    """EXE-09: both ends, and how much is missing between and behind them."""
+    result = await toolbox.call("shell", command="echo first; yes")
+
+    assert not result.ok
+    assert result.text.startswith("first\ny\n")
+    assert "characters left out here" in result.text
+    assert "stopped after 1048576 bytes of output" in result.text
+
+
+async def test_output_in_no_encoding_is_still_text(toolbox: Toolbox) -> None:
+    """EXE-10: byte 0xF3, and UTF-16."""
+    result = await toolbox.call("shell", command=r"printf 'a\363b'; printf 'x\000y\000'")
+
+    assert result == ToolResult(True, "a\ufffdbx\0y\0")
+
+
+async def test_output_is_never_cut_inside_a_character(toolbox: Toolbox) -> None:
+    """EXE-13: CJK and emoji around every byte cap."""
+    result = await toolbox.call("shell", command="printf '漢👩%.0s' {1..40000}")
+
+    result.text.encode("utf-8")
+    assert result.ok
+    assert "\ufffd" not in result.text
+
+
+async def test_an_address_is_not_taken_for_a_path(toolbox: Toolbox) -> None:
+    """EXE-14: `/Paris`."""
+    assert await toolbox.call("shell", command="echo wttr.in/Paris") == ToolResult(True, "wttr.in/Paris\n")
+
+
+async def test_no_key_of_ours_reaches_a_command(toolbox: Toolbox) -> None:
+    """R-40: a child prints its environment."""
+    result = await toolbox.call("shell", command="env")
+
+    assert "PATH=/usr/bin:/bin" in result.text
+    assert "OPENAI_API_KEY" not in result.text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"command": "rm -rf ~"}, "refused in every mode: this deletes a whole system or home folder"),
+        ({"command": "pwd", "working_dir": "/etc"}, "protected, no tool may touch it"),
+        ({"command": "pwd", "working_dir": ".."}, "outside the allowed folders"),
+    ],
+)
+async def test_what_is_not_allowed_is_denied(toolbox: Toolbox, arguments: dict[str, str], sentence: str) -> None:
+    result = await toolbox.call("shell", **arguments)
+
+    assert result.denied
+    assert sentence in result.text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"command": "pwd", "working_dir": "none"}, "working_dir is not a folder"),
+        ({"command": "true " + "x" * 200_000}, "could not be started: Argument list too long"),
+        ({"command": "a\0b"}, "a command cannot hold a NUL character"),
+    ],
+)
+async def test_what_cannot_be_started_is_said(toolbox: Toolbox, arguments: dict[str, str], sentence: str) -> None:
+    result = await toolbox.call("shell", **arguments)
+
+    assert not result.ok
+    assert sentence in result.text

@@ -1,0 +1,179 @@
+"""dist/fermix as a person gets it: one file that needs nothing else on the machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import fermix
+from fermix.cli.catalog import VERBS
+from tests.frozen import probes
+from tests.frozen.bare import START_S, BareMachine
+from tests.frozen.packs import REPO, can_mount
+from tests.requirements import covers
+
+PROGRAM = REPO / "dist" / "fermix"
+GLIBC_FLOOR = (2, 36)
+"""Debian 12, Ubuntu 24.04 and later. The libraries of the machine it is built on set it."""
+EXTRAS = ("mcp", "playwright", "telegram", "xllamacpp")
+"""Packages that the file does not hold: of rooms to come, or fetched."""
+
+pytestmark = [pytest.mark.frozen, pytest.mark.timeout(120)]
+needs_mounts = pytest.mark.skipif(not can_mount(), reason="needs the right to mount in a namespace of its own")
+
+
+@pytest.fixture(scope="module")
+def program() -> Path:
+    """The built program; `make build` makes it."""
+    if not PROGRAM.exists():
+        pytest.skip("dist/fermix is not built: make build")
+    return PROGRAM
+
+
+@pytest.fixture(scope="module")
+def bare(program: Path, tmp_path_factory: pytest.TempPathFactory) -> BareMachine:
+    """A machine with a C library only, where the program has started once."""
+    return BareMachine.make(tmp_path_factory.mktemp("bare"), program)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home shared by the starts of this file, so that it unpacks once."""
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture
+def ask_inside(program: Path, home: Path, tmp_path: Path) -> Callable[..., object]:
+    """Run a probe inside the frozen program and return its answer."""
+
+    def ask(probe: Callable[..., object], *arguments: object, **environment: str) -> object:
+        probes.write_probe(tmp_path, probe, *arguments)
+        done = subprocess.run(
+            [program, "_engine", "--folder", tmp_path, *probes.ARGUMENTS],
+            env={"HOME": str(home), "FERMIX_ENGINE_KEY": "none", **environment},
+            capture_output=True,
+            text=True,
+            timeout=START_S,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        return json.loads(done.stdout)
+
+    return ask
+
+
+@pytest.fixture(scope="module")
+def unpacked(program: Path, home: Path) -> Path:
+    """The folder the program unpacked itself to."""
+    subprocess.run([program, "--version"], env={"HOME": str(home)}, check=True, timeout=START_S, capture_output=True)
+    (tree,) = (home / ".cache" / "fermix" / "runtime").glob("*/_internal")
+    return tree
+
+
+@needs_mounts
+@covers("ship.binary.self-contained")
+def test_program_runs_where_there_is_only_a_c_library(bare: BareMachine) -> None:
+    """PKG-06: no Python, no zlib, no certificate, no locale, no shell on the machine."""
+    done = bare.run("--version")
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"fermix {fermix.__version__}\n", "")
+
+
+@needs_mounts
+def test_exit_codes_are_those_of_the_source(bare: BareMachine) -> None:
+    """2 for wrong use, 3 when no daemon runs, and no traceback."""
+    assert bare.run("no-such-verb").returncode == 2
+    assert bare.run("ask", "--no-such-flag").returncode == 2
+    asked = bare.run("ask", "hello")
+    assert asked.returncode == 3
+    assert "Traceback" not in asked.stderr
+
+
+@needs_mounts
+def test_help_lists_every_verb(bare: BareMachine) -> None:
+    """The catalog of verbs is whole in the frozen program."""
+    told = bare.run("--help").stdout
+
+    assert [verb.name for verb in VERBS if not verb.hidden and f"  {verb.name} " not in told] == []
+
+
+@covers("ship.binary.pyinstaller")
+def test_program_is_what_pyinstaller_built(ask_inside: Callable[..., object]) -> None:
+    """PyInstaller's loader started it, and the standard library is its own."""
+    assert ask_inside(probes.what_kind_of_program) == [True, "_internal", True]
+
+
+def test_every_module_of_ours_can_be_imported(ask_inside: Callable[..., object]) -> None:
+    """PKG-06: catalogs import rooms late; nothing of a room is missing, nor what it imports from others."""
+    files = (path.relative_to(REPO).with_suffix("") for path in (REPO / "fermix").rglob("*.py"))
+    names = sorted(".".join(path.parts).removesuffix(".__init__") for path in files if path.name != "__main__")
+
+    failed = ask_inside(probes.modules_that_fail, names)
+
+    assert isinstance(failed, list)
+    assert [line for line in failed if not any(f"No module named '{extra}" in line for extra in EXTRAS)] == []
+
+
+def test_every_data_file_of_ours_comes_along(unpacked: Path) -> None:
+    """PKG-06: styles, migrations, prompts and templates."""
+    ours = {path for path in (REPO / "fermix").rglob("*") if path.is_file() and "__pycache__" not in path.parts}
+    data = {path for path in ours if path.suffix not in {".py", ".pyi", ".c", ".h", ".so"}}
+
+    missing = {path for path in data if not (unpacked / path.relative_to(REPO)).is_file()}
+
+    assert data
+    assert missing == set()
+
+
+@covers("ship.native.bundled-verified")
+def test_native_files_are_bundled_and_verified(ask_inside: Callable[..., object], unpacked: Path) -> None:
+    """The C part is in the file, and the hash compared at start is that of the file as shipped."""
+    assert list((unpacked / "fermix" / "native").glob("*.so"))
+    assert ask_inside(probes.native_files_are_verified) == "verified"
+
+
+@pytest.mark.parametrize("users_own", [{}, {"LD_LIBRARY_PATH": "/users/own"}])
+def test_child_gets_the_users_environment(ask_inside: Callable[..., object], users_own: dict[str, str]) -> None:
+    """PKG-01: nothing the frozen program was started with reaches a child, and nothing of the user's is lost."""
+    child = ask_inside(probes.environment_of_a_child, **users_own)
+
+    assert isinstance(child, dict)
+    assert {name: value for name, value in child.items() if name.startswith(("LD_", "_PYI", "_MEI"))} == users_own
+    assert child["FERMIX_EXE"] == str(PROGRAM)
+
+
+def test_certificate_authorities_come_along(ask_inside: Callable[..., object]) -> None:
+    """PKG-05: the machine's own may lie elsewhere, or not be there."""
+    found = ask_inside(probes.certificates)
+
+    assert isinstance(found, int)
+    assert found > 50
+
+
+def test_no_library_needs_a_newer_c_library_than_stated(unpacked: Path) -> None:
+    """The floor that the README states is true of every file in the program."""
+    natives = [*unpacked.rglob("*.so"), *unpacked.rglob("*.so.*"), unpacked.with_name("fermix")]
+    needed = {path.name: _glibc_needed(path) for path in natives}
+
+    assert len(natives) > 30
+    assert {name: version for name, version in needed.items() if version > GLIBC_FLOOR} == {}
+
+
+def _glibc_needed(path: Path) -> tuple[int, ...]:
+    told = subprocess.run(["objdump", "-T", path], capture_output=True, text=True, check=True, timeout=5).stdout
+    versions = re.findall(r"GLIBC_(\d+)\.(\d+)", told)
+    return max(((int(major), int(minor)) for major, minor in versions), default=(0, 0))
+
+
+def test_file_is_one_static_program(program: Path) -> None:
+    """The file itself needs no library at all, not even the C library."""
+    told = subprocess.run(["readelf", "-lW", program], capture_output=True, text=True, check=True, timeout=5).stdout
+
+    assert "INTERP" not in told
+    assert os.access(program, os.X_OK)
