@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import fastjsonschema
 
 from fermix.agent.capability import Capability, ToolContext
-from fermix.agent.model import JsonValue, ToolCall, ToolResult
-from fermix.agent.results import OUTPUT_CHARS, bounded, presentable, valid_text
+from fermix.agent.model import JsonValue, ToolCall, ToolResult, valid_text
+from fermix.agent.results import OUTPUT_CHARS, bounded, presentable
 from fermix.agent.turn import ReplyPort, Turn
 from fermix.clock import Clock
 from fermix.errors import FermixError, NotAllowed, Refused, Unusable

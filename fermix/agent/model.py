@@ -156,3 +156,12 @@ class ToolResult:
     text: str
     images: tuple[Image, ...] = field(default=())
     denied: bool = False
+
+
+def valid_text(text: str) -> str:
+    """Join surrogate pairs and replace lone surrogates, which no wire and no file can carry."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text

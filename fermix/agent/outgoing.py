@@ -96,7 +96,7 @@ def outgoing(text: str) -> Outgoing:
     shown = veil.feed(text) + veil.finish()
     calls = tuple(_failed_call(text[text.rindex(o) :]) for o in veil.hidden if o in CALL_OPENINGS)
     dropped = tuple(o.lstrip("<") for o in veil.hidden if o in INTERNAL_OPENINGS)
-    return Outgoing(shown.strip(), calls, dropped)
+    return Outgoing(shown.rstrip().lstrip("\n"), calls, dropped)
 
 
 def _failed_call(written: str) -> ToolCall:

@@ -10,7 +10,7 @@ import re
 from dataclasses import replace
 
 from fermix.agent.capability import Capability, Kind
-from fermix.agent.model import ToolResult
+from fermix.agent.model import ToolResult, valid_text
 from fermix.trust import PolicyClass
 
 OUTPUT_CHARS = 60_000  # about 15,000 tokens: several results still fit beside a history in a 128k window
@@ -20,7 +20,6 @@ HEAD_SHARE = 0.75  # the end of a long output, where commands say how they ended
 FRAME = "fermix-untrusted"
 OUTSIDE_CLASSES = frozenset({PolicyClass.NETWORK, PolicyClass.EXTERNAL_API, PolicyClass.GUI_CONTROL})
 
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _FRAME_TAG = re.compile(rf"<(?=\s*/?\s*{FRAME})", re.IGNORECASE)
 
 
@@ -30,11 +29,6 @@ def presentable(result: ToolResult, capability: Capability, *, output_chars: int
     if capability.kind is Kind.MCP or capability.policy in OUTSIDE_CLASSES:
         text = framed(text, capability.name)
     return replace(result, text=text)
-
-
-def valid_text(text: str) -> str:
-    """Replace what UTF-8 cannot hold, so that every provider accepts it."""
-    return _LONE_SURROGATE.sub("\ufffd", text)
 
 
 def bounded(text: str, limit: int) -> str:

@@ -23,6 +23,7 @@ from fermix.agent.model import (
     ToolCall,
     ToolMessage,
     UserMessage,
+    valid_text,
 )
 from fermix.errors import Unusable
 
@@ -69,26 +70,17 @@ def cleaned(item: Stored) -> Stored | None:
     """Return the item as it may be kept, None when nothing is left of it."""
     match item:
         case UserMessage(text, images):
-            text = _with_pictures_named(scrubbed(text), images)
+            text = _with_pictures_named(valid_text(text), images)
             return UserMessage(text) if text.strip() else None
         case AssistantMessage(text, calls, reasoning):
-            text = scrubbed(text) if text.strip() else ""
+            text = valid_text(text) if text.strip() else ""
             kept = AssistantMessage(text, tuple(map(_clean_call, calls)), _clean_reasoning(reasoning))
             return kept if kept.text or kept.tool_calls else None
         case ToolMessage(call_id, name, text, ok, images):
-            text = _with_pictures_named(scrubbed(text), images)
-            return ToolMessage(scrubbed(call_id), _wire_name(name), text if text.strip() else NO_OUTPUT, ok)
+            text = _with_pictures_named(valid_text(text), images)
+            return ToolMessage(valid_text(call_id), _wire_name(name), text if text.strip() else NO_OUTPUT, ok)
         case Note(text):
-            return Note(scrubbed(text)) if text.strip() else None
-
-
-def scrubbed(text: str) -> str:
-    """Join surrogate pairs and replace lone surrogates, which no wire and no file can carry."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text
+            return Note(valid_text(text)) if text.strip() else None
 
 
 def moment(at: datetime) -> datetime:
@@ -151,8 +143,8 @@ def _wire_name(name: str) -> str:
 
 
 def _clean_call(call: ToolCall) -> ToolCall:
-    problem = None if call.problem is None else scrubbed(call.problem)
-    kept = ToolCall(scrubbed(call.id), _wire_name(call.name), {}, problem)
+    problem = None if call.problem is None else valid_text(call.problem)
+    kept = ToolCall(valid_text(call.id), _wire_name(call.name), {}, problem)
     try:
         return replace(kept, arguments=_clean_object(dict(call.arguments)))
     except RecursionError:
@@ -167,7 +159,7 @@ def _clean_reasoning(reasoning: Reasoning | None) -> Reasoning | None:
 
 def _clean_object(value: JsonObject) -> JsonObject:
     """Send an object through JSON text, where surrogates are found at any depth and NaN becomes null."""
-    text = scrubbed(json.dumps(value, ensure_ascii=False))
+    text = valid_text(json.dumps(value, ensure_ascii=False))
     return json.loads(text, parse_constant=lambda _: None)
 
 

@@ -10,7 +10,7 @@ import hashlib
 import json
 from typing import Protocol
 
-from fermix.agent.model import ChatRequest, Image, JsonObject, ToolMessage, UserMessage
+from fermix.agent.model import ChatRequest, Image, JsonObject, ToolMessage, UserMessage, valid_text
 from fermix.agent.providers.answer import Reader
 
 IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
@@ -44,11 +44,7 @@ class Wire(Protocol):
 
 def encode_body(body: JsonObject) -> bytes:
     """Return compact UTF-8 JSON. Text with half a surrogate pair is legal in Python and nowhere else."""
-    text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
-    try:
-        return text.encode("utf-8")
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode("utf-8")
+    return valid_text(json.dumps(body, ensure_ascii=False, separators=(",", ":"))).encode("utf-8")
 
 
 def data_url(image: Image) -> str:

@@ -7,8 +7,8 @@ import json
 import pytest
 from hypothesis import given
 
-from fermix.agent.memory.rows import TOO_DEEP, Columns, Note, Row, cleaned, decode, encode, scrubbed
-from fermix.agent.model import AssistantMessage, Image, Reasoning, ToolCall, ToolMessage, UserMessage
+from fermix.agent.memory.rows import TOO_DEEP, Columns, Note, Row, cleaned, decode, encode
+from fermix.agent.model import AssistantMessage, Image, Reasoning, ToolCall, ToolMessage, UserMessage, valid_text
 from fermix.errors import Unusable
 from tests.agent.memory.items import AT, items
 
@@ -54,7 +54,7 @@ def test_text_around_the_words_stays_as_it_was():
     [("plain ü 😀", "plain ü 😀"), ("\ud83d\ude00", "😀"), ("a\ud83d", "a\ufffd"), ("\ude00b\ud83d", "\ufffdb\ufffd")],
 )
 def test_surrogates_are_joined_or_replaced(text: str, kept: str):
-    assert scrubbed(text) == kept
+    assert valid_text(text) == kept
 
 
 def test_arguments_are_encoded_again_from_what_was_parsed():
