@@ -23,7 +23,8 @@ from fermix.home import Home
 Table: TypeAlias = dict[str, object]
 
 MAX_FILE_BYTES = 1_048_576  # a person writes it by hand; more is the wrong file
-MAX_LOCATED_LINES = 2_000  # finding a key's line parses the file once a line
+MAX_MENTIONS = 50  # finding a key's line parses the file up to each line that mentions it
+MAX_VALUE_LINES = 50
 
 
 def load(
@@ -189,6 +190,8 @@ class _Reader:
     def _validate(self, table: Table, name: str, model: type[BaseModel]) -> BaseModel:
         try:
             return model.model_validate({key: _with_tuples(value) for key, value in table.items()})
+        except RecursionError:
+            raise self._wrong(name, "is nested too deeply") from None
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         # raised outside the handler: pydantic's own error could show the value, and the value may be a key
@@ -237,20 +240,29 @@ def _with_tuples(value: object) -> object:
 
 
 def _line_of(text: str, key: Sequence[str]) -> int | None:
-    """Return the line where a key stands: the first after which the file so far parses and holds it."""
-    lines = text.splitlines()
-    if len(lines) > MAX_LOCATED_LINES:
-        return None
-    parsed_to = 0
-    for number in range(1, len(lines) + 1):
-        try:
-            document = tomllib.loads("\n".join(lines[:number]))
-        except ValueError:
-            continue
-        if _holds(document, key):
-            return parsed_to + 1
-        parsed_to = number
+    """Return the line where a key is set: it mentions the key, and the file read so far first holds it there."""
+    lines = text.split("\n")
+    mentions = [number for number, line in enumerate(lines) if key[-1] in line]
+    for number in mentions[:MAX_MENTIONS]:
+        if _parsed(lines[:number]) is not None and _is_set_at(lines, number, key):
+            return number + 1
     return None
+
+
+def _is_set_at(lines: Sequence[str], number: int, key: Sequence[str]) -> bool:
+    for end in range(number + 1, min(number + MAX_VALUE_LINES, len(lines)) + 1):
+        document = _parsed(lines[:end])
+        if document is not None:
+            return _holds(document, key)
+    return False
+
+
+def _parsed(lines: Sequence[str]) -> Table | None:
+    """Return the beginning of a file; None when it ends inside a value."""
+    try:
+        return tomllib.loads("\n".join(lines))
+    except ValueError:
+        return None
 
 
 def _holds(document: Table, key: Sequence[str]) -> bool:

@@ -119,6 +119,19 @@ def test_text_that_breaks_the_parser_is_a_config_error(text: str) -> None:
     assert refusal(text).startswith("/h/config.toml: ")
 
 
+@pytest.mark.parametrize("depth", [50, 300, 400, 900])
+def test_deep_nesting_is_a_config_error_at_any_depth(depth: int) -> None:
+    text = f"[sandbox]\nallowed = {'[' * depth}{']' * depth}\n"
+
+    assert refusal(text).startswith("/h/config.toml: ")
+
+
+def test_key_inside_a_text_is_not_taken_for_the_setting() -> None:
+    text = '[sandbox]\nmode = """\n[fermix_web]\nport = 80\n"""\n[fermix_web]\nport = 81\n'
+
+    assert "fermix_web.port: line 7: must lie" in refusal(text)
+
+
 def test_bytes_that_are_no_text_are_named_with_their_place(home: Home) -> None:
     home.config.write_bytes(b'[fermix_core.agent]\nname = "\xff"\n')
 

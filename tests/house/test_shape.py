@@ -24,7 +24,15 @@ ROOMS = (
     ("tui/screens", "tui/screens/catalog.py"),
     ("channels", "channels/catalog.py"),
 )
-LATE_IMPORTS = ("cli/", "agent/providers/", "config/secrets.py", "config/secret_store.py", "tui/", "daemon/serve.py")
+LATE_IMPORTS = (
+    "cli/",
+    "agent/providers/",
+    "config/secrets.py",
+    "config/secret_store.py",
+    "config/keyring_store.py",
+    "tui/",
+    "daemon/serve.py",
+)
 
 
 def _text(path: Path) -> str:
