@@ -1,0 +1,230 @@
+"""Groups and trees end for good, also when nothing more can be started or opened."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fermix.native.sweep import become_subreaper, children, kill_group, reap_adopted, sweep_tree
+from tests.requirements import covers
+
+ROOT = Path(__file__).parents[2]
+NOBODY = 65_534
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    """A process in a group of its own."""
+    process = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    yield process
+    process.kill()
+    process.wait(5)
+
+
+def run_driver(script: str) -> str:
+    """Run a program of its own with the package on its path; return what it printed."""
+    program = textwrap.dedent(script)
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=20)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_group_is_signalled_as_one(sleeper: subprocess.Popen[bytes]) -> None:
+    kill_group(sleeper.pid, signal.SIGTERM)
+
+    assert sleeper.wait(5) == -signal.SIGTERM
+
+
+def test_a_group_without_members_is_no_error(sleeper: subprocess.Popen[bytes]) -> None:
+    sleeper.kill()
+    sleeper.wait(5)
+
+    kill_group(sleeper.pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("pgid", [0, 1, -1])
+def test_our_own_group_and_everybody_are_refused(pgid: int) -> None:
+    with pytest.raises(OSError, match="Invalid argument"):
+        kill_group(pgid, signal.SIGTERM)
+
+
+def test_somebody_elses_child_is_neither_signalled_nor_reaped(sleeper: subprocess.Popen[bytes]) -> None:
+    """EXE-06: an orphan is known by its marker, and what was there before is spared."""
+    become_subreaper()
+    spared = children()
+
+    assert sweep_tree(sleeper.pid, signal.SIGKILL, marker="FERMIX_CHILD=x", spared=spared) == 0
+    sleeper.terminate()
+    assert os.waitid(os.P_PID, sleeper.pid, os.WEXITED | os.WNOWAIT) is not None
+    assert reap_adopted(spared) == 0
+
+    assert sleeper.wait(5) == -signal.SIGTERM
+
+
+def test_the_orphan_of_another_command_is_left_alone() -> None:
+    printed = run_driver(
+        """
+        import os, signal, subprocess
+        from fermix.native.sweep import become_subreaper, children, reap_adopted, sweep_tree
+        become_subreaper()
+        for owner in "ab":
+            env = {"PATH": os.defpath, "FERMIX_CHILD": owner}
+            script = "for x in 1 2; do setsid sleep 600 >/dev/null 2>&1 & done"
+            subprocess.run(["sh", "-c", script], env=env)
+        while len(children()) < 4 or any("sleep" not in open(f"/proc/{pid}/cmdline").read() for pid in children()):
+            pass
+        print(sweep_tree(1 << 21, signal.SIGKILL, marker="FERMIX_CHILD=a"))
+        while reap_adopted(()): pass
+        while len(children()) > 2: reap_adopted(())
+        print(sweep_tree(os.getpid(), signal.SIGKILL))
+        """
+    )
+
+    assert printed.split() == ["2", "2"]
+
+
+@covers("native.table-full", "native.direct-syscall")
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be another user with a full process table")
+def test_a_tree_is_swept_with_the_process_table_full_and_no_descriptor_left() -> None:
+    """Architecture, design choices 158: the one moment when a helper process could not be started."""
+    printed = run_driver(
+        f"""
+        import os, resource, signal, subprocess
+        from fermix.native.sweep import become_subreaper, children, sweep_tree
+        os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})
+        become_subreaper()
+        script = "sleep 600 & setsid sh -c 'sleep 600 & sleep 600' & (setsid sleep 600 &) ; echo ready; wait"
+        shell = subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE, start_new_session=True, cwd="/")
+        shell.stdout.readline()
+        def tree(pid):
+            lists = [open(f"/proc/{{pid}}/task/{{pid}}/children").read().split()]
+            return [int(pid)] + [one for text in lists for child in text for one in tree(child)]
+        while sum(open(f"/proc/{{pid}}/cmdline").read().startswith("sleep") for pid in tree(os.getpid())) < 4:
+            pass
+
+        resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
+        try:
+            os.fork()
+        except BlockingIOError:
+            print("table full")
+        resource.setrlimit(resource.RLIMIT_NOFILE, (32, 32))
+        try:
+            while True:
+                os.open("/dev/null", os.O_RDONLY)
+        except OSError as error:
+            print(error.strerror)
+
+        print(sweep_tree(os.getpid(), signal.SIGKILL))
+        while sweep_tree(os.getpid(), signal.SIGKILL):
+            pass
+        try:
+            while True:
+                os.waitpid(-1, 0)
+        except ChildProcessError:
+            print("all gone")
+        """
+    )
+
+    assert printed.splitlines() == ["table full", "Too many open files", "6", "all gone"]
+
+
+def test_a_tree_that_grows_meanwhile_is_swept_too() -> None:
+    printed = run_driver(
+        """
+        import os, signal, subprocess
+        from fermix.native.sweep import become_subreaper, children, reap_adopted, sweep_tree
+        become_subreaper()
+        grow = 'while :; do setsid sh -c "sleep 600" & done'
+        subprocess.Popen(["sh", "-c", f"ulimit -u 100000; {grow}"], start_new_session=True)
+        while len(open(f"/proc/{min(children())}/task/{min(children())}/children").read().split()) < 20:
+            pass
+        while sweep_tree(os.getpid(), signal.SIGKILL) + reap_adopted(()):
+            pass
+        print(len(children()))
+        """
+    )
+
+    assert printed.split() == ["0"]
+
+
+def test_a_program_of_ours_ends_with_its_parent() -> None:
+    """Also when the parent is killed and can do nothing about it."""
+    printed = run_driver(
+        """
+        import os, signal, subprocess, sys
+        from fermix.native.sweep import become_subreaper
+        become_subreaper()
+        inner = "import os, time; from fermix.native.sweep import die_with_parent; " \\
+            "die_with_parent(os.getppid()); print(os.getpid(), flush=True); time.sleep(600)"
+        outer = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {inner!r}])"
+        parent = subprocess.Popen([sys.executable, "-c", outer], stdout=subprocess.PIPE)
+        child = int(parent.stdout.readline())
+        parent.kill()
+        print(parent.wait(), os.waitpid(child, 0)[1])
+        """
+    )
+
+    assert printed.split() == ["-9", "9"]
+
+
+def test_a_program_whose_parent_is_gone_already_is_told() -> None:
+    printed = run_driver(
+        """
+        from fermix.native.sweep import die_with_parent
+        try:
+            die_with_parent(1 << 21)
+        except ProcessLookupError as error:
+            print(error.strerror)
+        """
+    )
+
+    assert printed == f"parent {1 << 21} has ended\n"
+
+
+@covers("child.shutdown.kills-group")
+def test_the_end_of_a_daemon_ends_its_commands() -> None:
+    """A program that is told to stop while a command runs, with a descendant that left its group."""
+    printed = run_driver(
+        """
+        import asyncio, os, signal
+        from pathlib import Path
+        from fermix.native.child import Limits, run_child
+        from fermix.native.sweep import children
+
+        async def main():
+            script = "setsid sleep 600 & sleep 600"
+            async with asyncio.TaskGroup() as group:
+                group.create_task(run_child(["sh", "-c", script], cwd=Path("/"), env={"PATH": os.defpath}))
+                while sum("sleep" in text for text in cmdlines()) < 2:
+                    await asyncio.sleep(0)
+                os.kill(os.getpid(), signal.SIGINT)
+                await asyncio.sleep(600)
+
+        def cmdlines():
+            for shell in children():
+                for pid in open(f"/proc/{shell}/task/{shell}/children").read().split():
+                    yield Path(f"/proc/{pid}/cmdline").read_text()
+
+        try:
+            asyncio.run(main())
+        except KeyboardInterrupt:
+            print(sorted(children()))
+        """
+    )
+
+    assert printed == "[]\n"
+
+
+@covers("native.only-c")
+def test_there_is_one_small_piece_of_c_in_the_process() -> None:
+    sources = [path.name for path in (ROOT / "fermix").rglob("*.c")]
+
+    assert sources == ["_native.c"]
+    assert len((ROOT / "fermix/native/_native.c").read_text(encoding="utf-8").splitlines()) <= 400
