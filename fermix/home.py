@@ -206,3 +206,18 @@ def hold_lock(home: Home) -> Generator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def is_held(home: Home) -> bool:
+    """Whether a daemon holds this home; a lock ends with its process, whatever way that ends."""
+    try:
+        descriptor = os.open(home.lock, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False

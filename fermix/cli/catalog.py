@@ -19,10 +19,28 @@ class Verb:
         self.hidden = hidden
 
 
+def _tui(argv: list[str]) -> int:
+    from fermix.cli.verbs import tui
+
+    return tui.main(argv)
+
+
 def _ask(argv: list[str]) -> int:
     from fermix.cli.verbs import ask
 
     return ask.main(argv)
+
+
+def _run(argv: list[str]) -> int:
+    from fermix.cli.verbs import run
+
+    return run.main(argv)
+
+
+def _start(argv: list[str]) -> int:
+    from fermix.cli.verbs import start
+
+    return start.main(argv)
 
 
 def _stop(argv: list[str]) -> int:
@@ -74,13 +92,16 @@ def _search(argv: list[str]) -> int:
 
 
 VERBS = (
+    Verb("tui", "chat in the terminal (what `fermix` alone does)", _tui),
     Verb("ask", "ask one question and print the answer", _ask),
     Verb("setup", "choose who answers and give the key", _setup),
+    Verb("start", "start the daemon in the background", _start),
     Verb("stop", "stop the daemon", _stop),
     Verb("status", "tell what runs and what is missing", _status),
     Verb("logs", "show the daemon's log", _logs),
     Verb("version", "print the version", _version),
     Verb("model", "fetch the local model, or tell how it stands", _model),
+    Verb("run", "run the daemon in the foreground (as --daemon)", _run, hidden=True),
     Verb("_engine", "serve the embedded model", _engine, hidden=True),
     Verb("_search", "search files by a regular expression", _search, hidden=True),
 )

@@ -33,25 +33,15 @@ class Models(Protocol):
     def local(self) -> LocalModel: ...
 
 
-class Storage(Protocol):
-    """Whether history reaches the disk."""
-
-    @property
-    def problem(self) -> str:
-        """ "" while all is well, else one sentence."""
-        ...
-
-
 class HealthBoard:
     """Keeps the last state of every service. Itself a service that follows the events."""
 
     name = "health"
 
-    def __init__(self, home: Home, clock: Clock, news: EventQueue, storage: Storage) -> None:
+    def __init__(self, home: Home, clock: Clock, news: EventQueue) -> None:
         self._home = home
         self._clock = clock
         self._news = news
-        self._storage = storage
         self._states: dict[str, ServiceState] = {}
         self._models: Models | None = None
         self.started_at: datetime = clock.now()
@@ -75,13 +65,13 @@ class HealthBoard:
         if self._models is None or self._models.current is None:
             return "setup_required"
         broken = any(row["state"] != "up" for row in self.services())
-        return "degraded" if broken or self._storage.problem else "ready"
+        return "degraded" if broken else "ready"
 
     def failures(self) -> list[str]:
         """One sentence for each thing that is missing or broken."""
         lost = [f"{row['service']}: {row['reason']}" for row in self.services() if row["state"] != "up"]
         missing = [] if self._models and self._models.current else [NO_MODEL]
-        return [*missing, *lost, *([self._storage.problem] if self._storage.problem else [])]
+        return [*missing, *lost]
 
     def report(self) -> dict[str, object]:
         """The body of GET /health/ready."""
@@ -99,7 +89,7 @@ class HealthBoard:
             "providers": [_provider(row) for row in models.rows()] if models else [],
             "local_model": models.local() if models else None,
             "channels": [],
-            "memory": {"store": "degraded" if self._storage.problem else "ready"},
+            "memory": {"store": self._state_of("database"), "conversation_store": self._state_of("history")},
             "services": self.services(),
             **self.identity(),
         }
@@ -111,6 +101,10 @@ class HealthBoard:
             "pid": os.getpid(),
             "timestamp": self._clock.now().isoformat(),
         }
+
+    def _state_of(self, service: str) -> str:
+        down = any(row["service"] == service and row["state"] != "up" for row in self.services())
+        return "degraded" if down else "ready"
 
     def _take(self, news: list[Recorded]) -> None:
         for item in news:

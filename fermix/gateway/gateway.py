@@ -74,7 +74,7 @@ class Gateway:
             try:
                 yield gateway
             finally:
-                await gateway._drain()
+                await gateway.drain()
 
     async def ingest(self, message: Message, channel: Channel) -> None:
         """Take one message. When this returns the channel may tell its platform that it was received."""
@@ -131,7 +131,8 @@ class Gateway:
         """Stop a conversation, or one of its messages. Returns how many turns stopped and how many were dropped."""
         return self.lanes.stop_message(key, message_id) if message_id else self.lanes.stop(key)
 
-    async def _drain(self) -> None:
+    async def drain(self) -> None:
+        """Take no new message and let the lanes end, for a bounded time; then stop what still runs."""
         self._closing = True
         try:
             async with asyncio.timeout(DRAIN_S):

@@ -7,6 +7,7 @@ import os
 import time
 
 from fermix.cli import output
+from fermix.home import Home, is_held
 from fermix.protocol.ask import Connection, DaemonGone, DaemonNotRunning, RequestFailed, socket_path
 
 STOP_TIMEOUT_S = 12.0  # the daemon drains and flushes within 10 s
@@ -31,7 +32,7 @@ def main(argv: list[str]) -> int:
         return output.failed("stop", f"the daemon did not take the request: {error}")
     finally:
         connection.close()
-    if isinstance(pid, int) and not _gone(pid):
+    if not _gone(Home.locate(os.environ)):
         return output.failed(
             "stop", f"the daemon (pid {pid}) still runs after {STOP_TIMEOUT_S:.0f} s; see `fermix logs`"
         )
@@ -39,12 +40,10 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _gone(pid: int) -> bool:
+def _gone(home: Home) -> bool:
     deadline = time.monotonic() + STOP_TIMEOUT_S
-    while time.monotonic() < deadline:
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return True
+    while is_held(home):
+        if time.monotonic() > deadline:
+            return False
         time.sleep(POLL_S)
-    return False
+    return True

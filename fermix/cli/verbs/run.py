@@ -1,0 +1,55 @@
+"""`fermix --daemon`: the daemon in the foreground, for systemd, launchd and the background start."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from fermix.agent.capability import Capability
+from fermix.agent.tools.catalog import ToolDeps, build_tools
+from fermix.daemon.control import load_config, read_candidates
+from fermix.daemon.logs import configure_logging
+from fermix.daemon.serve import Start, serve
+from fermix.errors import FermixError
+from fermix.home import Home, hold_lock
+from fermix.native.program import own_program
+from fermix.native.verify import verify_native_files
+
+
+def main(argv: list[str], *, tools: Callable[[ToolDeps], Sequence[Capability]] = build_tools) -> int:
+    parser = argparse.ArgumentParser(prog="fermix --daemon", description="Run the daemon in the foreground.")
+    parser.parse_args(argv)
+    try:
+        return _run(Home.locate(os.environ), tools)
+    except FermixError as error:
+        print(f"fermix: {error}", file=sys.stderr)
+        return 1
+
+
+def _run(home: Home, tools: Callable[[ToolDeps], Sequence[Capability]]) -> int:
+    home.prepare()
+    with hold_lock(home):
+        verify_native_files()
+        config = load_config(home, os.environ)
+        configure_logging(home, os.environ, screen=sys.stderr)
+        candidates = read_candidates(home, config)
+        start = Start(home, os.environ, config, candidates, own_program(os.environ), _launch_folder(), tools)
+        problems: list[Exception] = []
+        try:
+            asyncio.run(serve(start))
+        except* FermixError as group:
+            problems.extend(group.exceptions)
+    for problem in problems:
+        print(f"fermix: {problem}", file=sys.stderr)
+    return 1 if problems else 0
+
+
+def _launch_folder() -> Path:
+    try:
+        return Path.cwd()
+    except OSError:
+        return Path("/")  # deleted under us: no folder of the user's, so no root

@@ -1,0 +1,37 @@
+"""`fermix`: the terminal UI, attached to the daemon; starts one when none runs."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from fermix.cli import output
+from fermix.cli.launch import ensure_daemon
+from fermix.errors import FermixError
+from fermix.home import Home
+from fermix.protocol.client import DaemonClient
+from fermix.tui.app import run_tui
+from fermix.workers import Workers
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="fermix", description="Chat in the terminal. The daemon is started when none runs and outlives the screen."
+    )
+    parser.parse_args(argv)
+    try:
+        home = Home.locate(os.environ)
+    except FermixError as error:
+        return output.failed("tui", str(error))
+    workers = Workers(max_threads=1)
+
+    async def start_daemon() -> str:
+        running = await workers.run(ensure_daemon, home, os.environ)
+        return f"daemon started (pid {running.pid}); it keeps running after you leave" if running.fresh else ""
+
+    try:
+        return run_tui(
+            home, connect=lambda: DaemonClient.connect(home.daemon_socket, client="tui"), start_daemon=start_daemon
+        )
+    finally:
+        workers.close()

@@ -1,0 +1,271 @@
+"""What each request of a local client does. Params are checked here, once, against protocol/methods.py."""
+
+from __future__ import annotations
+
+import mimetypes
+import os
+import re
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from fermix import __version__
+from fermix.agent.memory import Conversations, Entry
+from fermix.channels import local
+from fermix.clock import Clock
+from fermix.daemon.audience import Audience
+from fermix.daemon.health import HealthBoard, Models
+from fermix.daemon.socket import Call, RequestError, check_protocol
+from fermix.gateway import Channel, Gateway
+from fermix.home import Home
+from fermix.message import ROOT_THREAD, ConversationKey, LocalOrigin, Media
+from fermix.native.peer import is_descendant
+from fermix.protocol.methods import (
+    PROTOCOL,
+    Code,
+    GetHistory,
+    Hello,
+    HistoryEntry,
+    SendMessage,
+    Status,
+    StopTurn,
+    Subscribe,
+)
+from fermix.workers import Workers
+
+T = TypeVar("T")
+Params = Mapping[str, object]
+Result = Mapping[str, object]
+
+MAX_ID_CHARS = 128
+MAX_HISTORY = 500
+MAX_ATTACHMENT_BYTES = 20 * 1024 * 1024
+REMEMBERED_IDS = 10_000
+
+_HELLO = TypeAdapter(Hello)
+_SEND = TypeAdapter(SendMessage)
+_STOP = TypeAdapter(StopTurn)
+_SUBSCRIBE = TypeAdapter(Subscribe)
+_HISTORY = TypeAdapter(GetHistory)
+
+
+class Control(Protocol):
+    """What clients may ask of the daemon itself."""
+
+    async def reload(self) -> Params: ...
+
+    def fetch_model(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def http_address(self) -> str: ...
+
+    def environment(self) -> list[str]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Rooms:
+    """What requests reach, wired by the composition root."""
+
+    home: Home
+    clock: Clock
+    gateway: Gateway
+    channel: Channel
+    conversations: Conversations
+    audience: Audience
+    health: HealthBoard
+    models: Models
+    workers: Workers
+    control: Control
+
+
+class Answers:
+    """`Methods` of the socket server: a table from method name to function."""
+
+    def __init__(self, rooms: Rooms) -> None:
+        self._rooms = rooms
+        self._seen: OrderedDict[str, None] = OrderedDict()
+        self._methods: Mapping[str, Callable[[Call], Awaitable[Result]]] = {
+            "hello": self._hello,
+            "message.send": self._send,
+            "turn.stop": self._stop_turn,
+            "events.subscribe": self._subscribe,
+            "conversation.list": self._list,
+            "conversation.history": self._history,
+            "status": self._status,
+            "config.reload": self._reload,
+            "model.fetch": self._fetch,
+            "daemon.stop": self._stop,
+        }
+
+    async def answer(self, call: Call) -> Result:
+        method = self._methods.get(call.method)
+        if method is None:
+            raise RequestError(Code.METHOD_NOT_FOUND, f"there is no method {call.method!r}")
+        return await method(call)
+
+    async def _hello(self, call: Call) -> Result:
+        hello = _checked(_HELLO, call.params)
+        check_protocol(hello["protocol"])
+        call.client.name = hello["client"][:64] or "unnamed"
+        return {
+            "protocol": PROTOCOL,
+            "version": __version__,
+            "pid": os.getpid(),
+            "home": str(self._rooms.home.root),
+            "model": self._rooms.models.current,
+            "started_at": self._rooms.health.started_at.isoformat(),
+        }
+
+    async def _send(self, call: Call) -> Result:
+        wish = _checked(_SEND, call.params)
+        _check_session(wish["session"])
+        if not 0 < len(wish["id"]) <= MAX_ID_CHARS:
+            raise RequestError(Code.INVALID_PARAMS, f"id takes 1 to {MAX_ID_CHARS} characters")
+        media = await self._media(call, wish)
+        if wish["id"] in self._seen:
+            return {}
+        message = local.to_message(
+            message_id=wish["id"],
+            session=wish["session"],
+            text=wish["text"],
+            origin=await self._origin(call, wish.get("cwd")),
+            media=media,
+            received_at=self._rooms.clock.now(),
+        )
+        self._remember(wish["id"])
+        await self._rooms.gateway.ingest(message, self._rooms.channel)
+        return {}
+
+    async def _media(self, call: Call, wish: SendMessage) -> tuple[Media, ...]:
+        """Read the passed files, whole and bounded; their descriptors are closed on every way out."""
+        names = wish.get("attachments", [])
+        if len(names) > len(call.descriptors):
+            raise RequestError(Code.INVALID_PARAMS, "fewer descriptors came than attachments are named")
+        taken = [call.descriptors.popleft() for _ in names]
+        try:
+            return tuple(
+                [
+                    await self._rooms.workers.run(_read_media, descriptor, name["name"], name["mime"])
+                    for descriptor, name in zip(taken, names, strict=True)
+                ]
+            )
+        finally:
+            for descriptor in taken:
+                os.close(descriptor)
+
+    async def _origin(self, call: Call, cwd: str | None) -> LocalOrigin:
+        directory = await self._rooms.workers.run(local.request_directory, cwd, Path.is_dir)
+        return LocalOrigin(directory, attended=not is_descendant(call.client.peer.pid, os.getpid()))
+
+    def _remember(self, message_id: str) -> None:
+        self._seen[message_id] = None
+        if len(self._seen) > REMEMBERED_IDS:
+            self._seen.popitem(last=False)
+
+    async def _stop_turn(self, call: Call) -> Result:
+        wish = _checked(_STOP, call.params)
+        stopped, dropped = self._rooms.gateway.stop(_key(wish["session"]), wish.get("message_id"))
+        return {"stopped": stopped, "dropped": dropped}
+
+    async def _subscribe(self, call: Call) -> Result:
+        wish = _checked(_SUBSCRIBE, call.params)
+        sessions = wish["sessions"]
+        call.client.sessions = None if sessions is None else frozenset(sessions)
+        call.client.services = wish["services"]
+        self._rooms.audience.add(call.client)
+        return {}
+
+    async def _list(self, call: Call) -> Result:
+        summaries = await self._rooms.conversations.listing(local.NAME)
+        return {
+            "conversations": [
+                {
+                    "session": summary.key.chat_id,
+                    "title": summary.title,
+                    "last_at": summary.last_at.isoformat(),
+                    "messages": summary.messages,
+                }
+                for summary in summaries
+            ]
+        }
+
+    async def _history(self, call: Call) -> Result:
+        wish = _checked(_HISTORY, call.params)
+        if not 0 < wish["limit"] <= MAX_HISTORY:
+            raise RequestError(Code.INVALID_PARAMS, f"limit takes 1 to {MAX_HISTORY}")
+        entries = await self._rooms.conversations.entries(_key(wish["session"]), wish["limit"])
+        return {"entries": [_entry(entry) for entry in entries]}
+
+    async def _status(self, call: Call) -> Result:
+        rooms = self._rooms
+        running, waiting = rooms.gateway.lanes.counts()
+        status: Status = {
+            "overall": rooms.health.overall(),
+            "version": __version__,
+            "pid": os.getpid(),
+            "uptime_s": (rooms.clock.now() - rooms.health.started_at).total_seconds(),
+            "home": str(rooms.home.root),
+            "http": rooms.control.http_address(),
+            "model": rooms.models.current,
+            "providers": rooms.models.rows(),
+            "local_model": rooms.models.local(),
+            "services": rooms.health.services(),
+            "environment": rooms.control.environment(),
+            "turns_running": running,
+            "turns_waiting": waiting,
+            "failures": rooms.health.failures(),
+        }
+        return dict(status)
+
+    async def _reload(self, call: Call) -> Result:
+        return await self._rooms.control.reload()
+
+    async def _fetch(self, call: Call) -> Result:
+        self._rooms.control.fetch_model()
+        return {}
+
+    async def _stop(self, call: Call) -> Result:
+        self._rooms.control.stop()
+        return {}
+
+
+def _checked(adapter: TypeAdapter[T], params: Params) -> T:
+    try:
+        return adapter.validate_python(params, strict=True, extra="forbid")
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise RequestError(Code.INVALID_PARAMS, f"{where}: {first['msg']}") from error
+
+
+def _check_session(session: str) -> None:
+    if re.fullmatch(r"[A-Za-z0-9_-]{1,128}", session) is None:
+        raise RequestError(Code.INVALID_PARAMS, "a session is 1 to 128 letters, digits, _ and -")
+
+
+def _key(session: str) -> ConversationKey:
+    _check_session(session)
+    return ConversationKey(local.NAME, session, ROOT_THREAD)
+
+
+def _entry(entry: Entry) -> HistoryEntry:
+    line: HistoryEntry = {"role": entry.role, "text": entry.text, "at": entry.at.isoformat()}
+    if entry.role == "assistant":
+        line["model"] = entry.model or None
+    if entry.role == "tool":
+        line.update({"tool": entry.tool, "arguments": entry.arguments, "ok": entry.ok})
+    return line
+
+
+def _read_media(descriptor: int, name: str, mime: str) -> Media:
+    with os.fdopen(os.dup(descriptor), "rb") as file:
+        data = file.read(MAX_ATTACHMENT_BYTES + 1)
+    if len(data) > MAX_ATTACHMENT_BYTES:
+        raise RequestError(Code.INVALID_PARAMS, f"{name} is larger than {MAX_ATTACHMENT_BYTES // 2**20} MiB")
+    stated = mime or mimetypes.guess_type(name)[0] or "application/octet-stream"
+    return Media("image" if stated.startswith("image/") else "file", stated, data, name)

@@ -1,0 +1,136 @@
+"""Who could answer now, and what clients may ask of the daemon itself: reload, fetch the local model, stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pydantic import BaseModel
+
+from fermix.agent.agent import Agent
+from fermix.agent.context import PromptSettings
+from fermix.agent.providers.catalog import LOCAL_ID, PROVIDERS, local_provider
+from fermix.agent.providers.chain import Candidate, find_candidates
+from fermix.agent.providers.embedded import EmbeddedModel
+from fermix.agent.providers.routing import Router
+from fermix.agent.registry import CapabilityRegistry
+from fermix.agent.sandbox import SandboxSettings
+from fermix.clock import Clock
+from fermix.config.load import load
+from fermix.config.model import Config
+from fermix.config.secret_store import open_store
+from fermix.daemon.http import HttpServer
+from fermix.events import Events
+from fermix.home import Home
+from fermix.net import Net
+from fermix.protocol.methods import LocalModel, ProviderRow
+from fermix.workers import Workers
+
+log = logging.getLogger(__name__)
+
+SECTIONS: Mapping[str, type[BaseModel]] = {
+    "sandbox": SandboxSettings,
+    **{spec.section: spec.settings for spec in PROVIDERS},
+}
+KEY_VARIABLES = tuple(spec.key_variable for spec in PROVIDERS if spec.key_variable)
+NEED_RESTART = ("fermix_core", "fermix_core.local_model", "fermix_core.traces", "fermix_web", "sandbox")
+HERE = frozenset({"ready", "loaded"})  # states of the local model in which it can answer
+
+
+def load_config(home: Home, environ: Mapping[str, str]) -> Config:
+    """Read config.toml with the sections of every room. Raises: ConfigError."""
+    return load(home, environ, SECTIONS, KEY_VARIABLES)
+
+
+def read_candidates(home: Home, config: Config) -> tuple[Candidate, ...]:
+    """Find the configured providers and their keys; blocks on the secret store. Raises: ConfigError, NeedsOperator."""
+    core = config.core.settings
+    return find_candidates(config, open_store(home, core.secret_store, core.profile))
+
+
+def prompt_settings(config: Config) -> PromptSettings:
+    return PromptSettings(config.core.agent, config.core.personalization)
+
+
+class Routes:
+    """The chain of providers in use. Replaced whole on a reload; a running turn keeps the one it began with."""
+
+    def __init__(self, net: Net, embedded: EmbeddedModel, events: Events, clock: Clock) -> None:
+        self._net = net
+        self._embedded = embedded
+        self._events = events
+        self._clock = clock
+        self.router = Router((), (), clock, events)
+
+    def use(self, candidates: Sequence[Candidate], *, local: bool) -> None:
+        """Build the chain afresh; the embedded model stands in only while nothing is configured."""
+        stand_in = local_provider(self._embedded.endpoint, self._net) if local else None
+        self.router = Router.build(candidates, stand_in, self._net, self._clock, self._events)
+
+    @property
+    def current(self) -> str | None:
+        """The route that would answer now. A local model that is not here yet cannot, nor a provider without a key."""
+        route = self.router.current
+        if route is None:
+            return None
+        if route.provider == LOCAL_ID:
+            return str(route) if self.local()["state"] in HERE else None
+        usable = any(row["usable"] for row in self.rows() if row["provider"] == route.provider)
+        return str(route) if usable else None
+
+    def rows(self) -> list[ProviderRow]:
+        return self.router.rows()
+
+    def local(self) -> LocalModel:
+        return self._embedded.status
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a reload changes, and what else clients reach."""
+
+    routes: Routes
+    agent: Agent
+    registry: CapabilityRegistry
+    embedded: EmbeddedModel
+    http: HttpServer
+    workers: Workers
+
+
+class Control:
+    """What `fermix setup`, `fermix stop` and the terminal UI ask for."""
+
+    def __init__(
+        self, home: Home, environ: Mapping[str, str], config: Config, parts: Parts, stop: asyncio.Event
+    ) -> None:
+        self._home = home
+        self._environ = environ
+        self._config = config
+        self._parts = parts
+        self._stop = stop
+
+    async def reload(self) -> Mapping[str, object]:
+        """Read the configuration again. What is wrong is an answer, and the old configuration stays in use."""
+        parts = self._parts
+        config = await parts.workers.run(load_config, self._home, self._environ)
+        candidates = await parts.workers.run(read_candidates, self._home, config)
+        restart = [name for name in NEED_RESTART if config.sections[name] != self._config.sections[name]]
+        self._config = config
+        parts.routes.use(candidates, local=config.core.local_model.enabled)
+        parts.agent.reconfigure(registry=parts.registry, router=parts.routes.router, settings=prompt_settings(config))
+        log.info("configuration read again")
+        return {"model": parts.routes.current, "restart_required": restart}
+
+    def fetch_model(self) -> None:
+        self._parts.embedded.fetch()
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    def http_address(self) -> str:
+        return self._parts.http.address
+
+    def environment(self) -> list[str]:
+        return list(self._config.environment)

@@ -1,0 +1,123 @@
+"""The composition root: the only place where the floors meet. Opens, wires, runs, and closes in reverse.
+
+`serve` reads like a table of contents. On a stop the gateway refuses new messages and drains its lanes while clients
+are still connected; then everything closes backwards, the database last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from fermix import __version__
+from fermix.agent.agent import Agent, AgentServices
+from fermix.agent.capability import Capability
+from fermix.agent.memory import Conversations
+from fermix.agent.providers.chain import Candidate
+from fermix.agent.providers.embedded import EmbeddedModel
+from fermix.agent.providers.local_files import LocalFiles
+from fermix.agent.registry import CapabilityRegistry
+from fermix.agent.sandbox import Sandbox, SandboxSettings
+from fermix.agent.tools.catalog import ToolDeps, build_tools
+from fermix.channels.catalog import LOCAL
+from fermix.channels.local import LocalChannel
+from fermix.clock import SystemClock
+from fermix.config.model import Config
+from fermix.daemon import answers
+from fermix.daemon.answers import Answers
+from fermix.daemon.audience import Audience
+from fermix.daemon.control import Control, Parts, Routes, prompt_settings
+from fermix.daemon.health import HealthBoard
+from fermix.daemon.http import HttpServer
+from fermix.daemon.socket import SocketServer
+from fermix.daemon.traces import TraceWriter
+from fermix.events import Events
+from fermix.gateway import Authorizer, Gateway, Rooms
+from fermix.gateway.commands.catalog import COMMANDS
+from fermix.home import Home
+from fermix.net import Net
+from fermix.store import ContentCheck, Database
+from fermix.supervisor import OURS, OUTSIDE, Supervisor
+from fermix.workers import Workers
+
+log = logging.getLogger(__name__)
+
+WATCHER_EVENTS = 10_000  # what a slow watcher may be behind before it loses the oldest
+
+BuildTools = Callable[[ToolDeps], Sequence[Capability]]
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What a daemon starts from. `program` is the command that runs Fermix itself."""
+
+    home: Home
+    environ: Mapping[str, str]
+    config: Config
+    candidates: tuple[Candidate, ...]
+    program: tuple[str, ...]
+    launch_folder: Path
+    tools: BuildTools = build_tools
+
+
+async def serve(start: Start) -> None:
+    """Run until SIGTERM, SIGINT or a client's wish.
+
+    Raises: NeedsOperator when something must be mended first; in a group, GaveUp when a part cannot be kept up.
+    """
+    stop = asyncio.Event()
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(signum, stop.set)
+    home, config, clock = start.home, start.config, SystemClock()
+    async with AsyncExitStack() as house:
+        events = Events(clock)
+        workers = Workers()
+        house.callback(workers.close)
+        net = await house.enter_async_context(Net.open())
+        database = await house.enter_async_context(Database.open(home.database))
+        conversations = await house.enter_async_context(Conversations.open(database, clock, events))
+        audience = Audience(house.enter_context(events.subscribe(WATCHER_EVENTS)))
+        health = HealthBoard(home, clock, house.enter_context(events.subscribe(WATCHER_EVENTS)))
+        traces = TraceWriter(events, config.trace_folder, workers, content=config.core.traces.content)
+        watchers = [traces, audience, health, ContentCheck(database)]
+        await house.enter_async_context(Supervisor(watchers, OURS, events, clock))
+        embedded = _embedded(start, events, clock)
+        routes = Routes(net, embedded, events, clock)
+        routes.use(start.candidates, local=config.core.local_model.enabled)
+        health.watch_models(routes)
+        sandbox = Sandbox(config[SandboxSettings], home, start.launch_folder, Path.home(), start.environ)
+        registry = CapabilityRegistry(start.tools(ToolDeps(sandbox, workers, start.program)))
+        agent = await house.enter_async_context(
+            Agent.open(
+                AgentServices(
+                    registry, routes.router, conversations, home, prompt_settings(config), workers, events, clock
+                )
+            )
+        )
+        gateway = await house.enter_async_context(
+            Gateway.open(Rooms(agent, Authorizer(LOCAL), conversations, COMMANDS, events, clock))
+        )
+        http = HttpServer(config.web.bind, config.web.port, health)
+        parts = Parts(routes, agent, registry, embedded, http, workers)
+        control = Control(home, start.environ, config, parts, stop)
+        rooms = answers.Rooms(
+            home, clock, gateway, LocalChannel(audience), conversations, audience, health, routes, workers, control
+        )
+        socket = SocketServer(home.daemon_socket, Answers(rooms), audience)
+        await house.enter_async_context(Supervisor([socket, http], OURS, events, clock))
+        await house.enter_async_context(Supervisor([embedded], OUTSIDE, events, clock))
+        log.info("ready: Fermix %s serves %s", __version__, home.root)
+        await stop.wait()
+        log.info("stopping")
+        await gateway.drain()
+
+
+def _embedded(start: Start, events: Events, clock: SystemClock) -> EmbeddedModel:
+    settings = start.config.core.local_model
+    files = LocalFiles.of(start.home.models)
+    return EmbeddedModel(settings, files, start.program, start.environ, events, clock)
