@@ -6,10 +6,9 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from fermix.agent.tools.catalog import ToolDeps, build_tools
-
 from fermix.agent.capability import Capability, ToolContext
 from fermix.agent.model import JsonValue, ToolResult
+from fermix.agent.tools.catalog import ToolDeps, build_tools
 from fermix.cli.verbs import run
 from fermix.trust import PolicyClass
 
