@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from fermix.agent.context import COMPACT_TOOLS, PromptSettings, RuntimeContext, build_context
+from fermix.agent.prompt import date_note, load
+from fermix.agent.registry import CapabilityRegistry
+from fermix.agent.sandbox import Sandbox, SandboxSettings
+from fermix.agent.tools.catalog import ToolDeps, build_tools
+from fermix.agent.window import prompt_tokens
+from fermix.config.model import AgentSettings, PersonalizationSettings
+from fermix.home import Home
+from fermix.trust import Trust
+from fermix.workers import Workers
+from tests.fakes.clock import START
+from tests.fakes.router import FACTS, ScriptedRouter
+
+SETTINGS = PromptSettings(AgentSettings(name="Fermix"), PersonalizationSettings())
+
+
+def context_of(tmp_path: Path, *, compact: bool) -> RuntimeContext:
+    """Build a context with the tools we ship."""
+    home = Home(tmp_path / "home")
+    home.prepare()
+    workers = Workers()
+    try:
+        sandbox = Sandbox(SandboxSettings(), home, tmp_path, tmp_path, {})
+        registry = CapabilityRegistry(build_tools(ToolDeps(sandbox, workers, ("fermix",))))
+        router = ScriptedRouter([], replace(FACTS, compact=compact))
+        return build_context(router, registry, load(home, "Fermix"), SETTINGS)
+    finally:
+        workers.close()
+
+
+def test_compact_profile_stays_within_its_tokens(tmp_path: Path) -> None:
+    """Issue "Embedded default": prompt at most 1,200 tokens with four tools, because it is read at 110 a second."""
+    profile = context_of(tmp_path, compact=True).profile(Trust.OPERATOR)
+
+    assert {schema.name for schema in profile.schemas} == COMPACT_TOOLS
+    assert (
+        prompt_tokens((*profile.system, date_note(START, "America/Argentina/Buenos_Aires")), profile.schemas) <= 1_200
+    )
+
+
+def test_shipped_tools_are_those_of_each_trust(tmp_path: Path) -> None:
+    """Trust boundaries: a guest reads, an operator also runs commands; no trust stated means guest."""
+    context = context_of(tmp_path, compact=False)
+
+    assert list(context.profile(Trust.OPERATOR).tools) == ["file_read", "glob_search", "content_search", "shell"]
+    assert list(context.profile(Trust.GUEST).tools) == ["file_read", "glob_search", "content_search"]
+    assert context.profile(None) is context.profile(Trust.GUEST)
+
+
+def test_prompt_says_when_to_use_each_shipped_tool(tmp_path: Path) -> None:
+    """Reference 4, 3.4: one line per tool in the generated section; a guest reads nothing of tools it lacks."""
+    context = context_of(tmp_path, compact=False)
+
+    assert all(f"- {name}: " in "\n".join(context.operator.system) for name in context.operator.tools)
+    assert "shell" not in "\n".join(context.guest.system)
