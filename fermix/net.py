@@ -175,6 +175,8 @@ def _is_loopback(host: str) -> bool:
 def _failure(error: aiohttp.ClientError | OSError, host: str) -> NetFailed:
     """Sort what aiohttp raises; its texts are not used, since some hold the whole address."""
     match error:
+        case aiohttp.ConnectionTimeoutError():
+            return NetFailed("timeout", host, "no connection in time")
         case TimeoutError():
             return NetFailed("timeout", host, "no answer in time")
         case aiohttp.ClientConnectorDNSError():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from fermix.events import Events
 from fermix.home import Home
 from fermix.net import Net
 from tests.fakes.clock import ManualClock
+from tests.fakes.provider import Answer, ScriptedProvider, failure
 
 SECTIONS = {spec.section: spec.settings for spec in PROVIDERS}
 VARIABLES = [spec.key_variable for spec in PROVIDERS if spec.key_variable]
@@ -129,3 +131,28 @@ def test_openai_speaks_responses_at_home_only(home: Home, text: str, path: str) 
     (candidate,) = find(home, f"[fermix_core.providers.openai]\n{text}\n", OPENAI_API_KEY="sk-environment-1")
 
     assert candidate.spec.choose_wire(candidate.base_url, candidate.model).path == path
+
+
+async def test_a_limited_primary_hands_over_to_another_vendor_over_real_http(home: Home) -> None:
+    """PRV-17: two servers, two wires; the completion says who answered."""
+    async with (
+        ScriptedProvider([failure(429, "slow down", headers={"retry-after": "1800"})], key="sk-one-12345") as first,
+        ScriptedProvider([Answer(text="hi")], key="sk-two-12345") as second,
+        Net.open(loopback_only=True) as net,
+    ):
+        text = f"""
+        [fermix_core.providers.mistral]
+        base_url = "{first.base_url}"
+        api_key = "sk-one-12345"
+        primary = true
+        [fermix_core.providers.anthropic]
+        base_url = "{second.base_url}"
+        api_key = "sk-two-12345"
+        """
+        router = make(find(home, text), net)
+        request = ChatRequest(("You are Fermix.",), (UserMessage("hi"),))
+        async with asyncio.timeout(5):
+            completion = await router.complete(request, lambda delta: None, turn_id="t")
+
+    assert (completion.provider, completion.model, completion.text) == ("anthropic", "claude-sonnet-4-6", "hi")
+    assert (first.requests[0].wire, second.requests[0].wire) == ("chat", "messages")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
+import traceback
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
@@ -278,6 +280,30 @@ async def test_an_engine_that_is_not_there_speaks_for_itself(net: Net) -> None:
 
     with pytest.raises(NeedsOperator, match="fermix model fetch"):
         await ask(local_provider(endpoint, net))
+
+
+class Canary:
+    def reveal(self) -> str:
+        return "sk-canary-8841"
+
+
+async def test_no_failure_and_no_log_line_holds_the_key(net: Net, caplog: pytest.LogCaptureFixture) -> None:
+    """SEC-01: every log at its finest, every kind of failure, a server that repeats what it got."""
+    caplog.set_level(logging.DEBUG)
+    script = [failure(401, "bad key sk-canary-8841"), failure(500, "sk-canary-8841"), Answer(text="cut", cut_bytes=20)]
+    failures: list[ProviderFailed] = []
+    async with ScriptedProvider(script) as fake:
+
+        async def endpoint() -> Endpoint:
+            return Endpoint(fake.base_url, Canary())
+
+        provider = RemoteProvider(Route("a", "m"), FACTS, ChatWire(), endpoint, net, Patience())
+        failures += [await fail(provider) for _ in script]
+    failures.append(await fail(provider))
+
+    traces = "".join("".join(traceback.format_exception(error)) for error in failures)
+    assert [asked.headers["authorization"] for asked in fake.requests] == ["Bearer sk-canary-8841"] * 3
+    assert "canary" not in traces + caplog.text
 
 
 async def test_an_output_limit_is_named_as_the_wire_wants_it(net: Net) -> None:
