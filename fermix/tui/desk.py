@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 from uuid import uuid4
 
 from fermix.clock import Clock
@@ -30,15 +30,16 @@ class ProviderChoice:
 
     id: str
     label: str
-    needs_key: bool
+    key: Literal["required", "optional", "none"]
     base_url: str
 
 
 class SetupDesk(Protocol):
     """The wizard's functions, handed in by the composition root."""
 
-    @property
-    def choices(self) -> Sequence[ProviderChoice]: ...
+    async def choices(self) -> Sequence[ProviderChoice]:
+        """List what may be set up. Raises: FermixError when the configuration cannot be read."""
+        ...
 
     async def save(self, provider: str, *, key: str, base_url: str) -> str:
         """Try the key, store it, and say what was done. Raises: FermixError with a sentence for the owner."""

@@ -34,6 +34,7 @@ class Connection(Protocol):
 
 Connect = Callable[[], AbstractAsyncContextManager[Connection]]
 StartDaemon = Callable[[], Awaitable[str]]
+"""Start a daemon if none runs; what the owner should know of it, "" when there is nothing to say."""
 
 
 class Watcher(Protocol):
@@ -112,7 +113,8 @@ class Link:
         if start is None:
             return min(FIRST_DELAY_S * 2.0 ** min(failures - 1, 10), LONGEST_DELAY_S)
         try:
-            self._watcher.on_news(await start())
+            if news := await start():
+                self._watcher.on_news(news)
         except (FermixError, OSError) as error:
             self._watcher.on_news(_sentence(error))
         return START_DELAY_S

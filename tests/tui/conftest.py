@@ -23,10 +23,15 @@ class FakeSetup:
     def __init__(self) -> None:
         self.saved: list[tuple[str, str, str]] = []
         self.refusal: Exception | None = None
-        self.choices: Sequence[ProviderChoice] = (
-            ProviderChoice("openai", "OpenAI", needs_key=True, base_url="https://api.openai.com/v1"),
-            ProviderChoice("anthropic", "Anthropic", needs_key=True, base_url="https://api.anthropic.com"),
-            ProviderChoice("ollama", "Ollama", needs_key=False, base_url="http://127.0.0.1:11434"),
+        self.refused_choices: Exception | None = None
+
+    async def choices(self) -> Sequence[ProviderChoice]:
+        if self.refused_choices is not None:
+            raise self.refused_choices
+        return (
+            ProviderChoice("openai", "OpenAI", "required", "https://api.openai.com/v1"),
+            ProviderChoice("anthropic", "Anthropic", "required", "https://api.anthropic.com"),
+            ProviderChoice("ollama", "Ollama", "none", "http://127.0.0.1:11434"),
         )
 
     async def save(self, provider: str, *, key: str, base_url: str) -> str:

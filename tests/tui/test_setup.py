@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fermix.errors import ProviderUnavailable
+from fermix.errors import ConfigError, ProviderUnavailable
 from fermix.tui.screens.setup import SetupScreen
 from tests.fakes.daemon import READY, FakeDaemon
 from tests.requirements import covers
@@ -111,3 +111,11 @@ async def test_later_leaves_the_chat_and_is_not_asked_again(stage: OpenApp):
         await on.daemon.wait_for("message.send")
 
         assert not is_open(on)
+
+
+async def test_broken_configuration_is_named_instead_of_an_empty_list(stage: OpenApp):
+    async with stage(FakeDaemon(status=EMPTY)) as on:
+        on.setup.refused_choices = ConfigError("expected a value", path="config.toml", key="fermix_core")
+        await on.until_seen("Ollama")
+        await on.pilot.press("down", "down", "enter")
+        await on.until_seen("config.toml: fermix_core: expected a value")

@@ -6,6 +6,7 @@ and nowhere else.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 from textual.app import ComposeResult
@@ -42,7 +43,7 @@ class SetupScreen(ModalScreen[str | None]):
             box.border_title = "Who shall answer?"
             box.border_subtitle = "Enter choose · Esc back"
             yield OptionList(*self._ways(), id="choose", markup=False)
-            yield OptionList(*self._providers(), id="provider", markup=False)
+            yield OptionList(id="provider", markup=False)
             with Vertical(id="key"):
                 yield Static("", id="whose", markup=False)
                 yield Input(password=True, placeholder="Paste the key, then Enter", id="secret")
@@ -56,15 +57,15 @@ class SetupScreen(ModalScreen[str | None]):
         self.set_interval(LOOK_AGAIN_S, self._look)
         self._turn_to("download" if self._desk.local_model.fetching else "choose")
 
-    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+    async def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         chosen = event.option.id or ""
-        if event.option_list.id == "provider" or chosen == OLLAMA:
-            self._ask_key(next(each for each in self._choices() if each.id == chosen))
-        elif chosen == "local":
+        if chosen == "local":
             self._turn_to("download")
             self.run_worker(self._desk.fetch_model(), exclusive=True)
-        else:
-            self._turn_to("provider")
+        elif chosen == "key":
+            await self._list_providers()
+        elif choice := next((each for each in await self._choices() if each.id == chosen), None):
+            self._ask_key(choice)
 
     def on_input_submitted(self) -> None:
         self.run_worker(self._save(), exclusive=True)
@@ -77,7 +78,7 @@ class SetupScreen(ModalScreen[str | None]):
 
     async def _save(self) -> None:
         choice, secret = self._choice, self.query_one("#secret", Input)
-        if choice is None or (choice.needs_key and not secret.value.strip()):
+        if choice is None or (choice.key == "required" and not secret.value.strip()):
             self._hint("Paste the key first; the provider's website shows it under its account settings.")
             return
         self._hint(f"Asking {choice.label} whether it works…")
@@ -95,7 +96,7 @@ class SetupScreen(ModalScreen[str | None]):
         self._choice = choice
         secret, address = self.query_one("#secret", Input), self.query_one("#address", Input)
         secret.value, address.value = "", choice.base_url
-        secret.display = choice.needs_key
+        secret.display = choice.key != "none"
         self.query_one("#whose", Static).update(Content(choice.label))
         self._turn_to("key")
 
@@ -140,11 +141,22 @@ class SetupScreen(ModalScreen[str | None]):
             _way(OLLAMA, "Ollama", "models you already run on this machine", able),
         ]
 
-    def _providers(self) -> list[Option]:
-        return [Option(Content(choice.label), choice.id) for choice in self._choices() if choice.id != OLLAMA]
+    async def _list_providers(self) -> None:
+        options = self.query_one("#provider", OptionList).clear_options()
+        options.add_options([Option(each.label, each.id) for each in await self._choices() if each.id != OLLAMA])
+        options.highlighted = 0 if options.option_count else None
+        self._turn_to("provider")
 
-    def _choices(self) -> list[ProviderChoice]:
-        return list(self._desk.setup.choices) if self._desk.setup is not None else []
+    async def _choices(self) -> Sequence[ProviderChoice]:
+        """What may be set up; nothing, with the reason on the screen, when that cannot be read."""
+        if self._desk.setup is None:
+            return ()
+        self._hint("Reading the configuration…")
+        try:
+            return await self._desk.setup.choices()
+        except FermixError as error:
+            self._hint(error.user_text or str(error), error=True)
+            return ()
 
 
 FIRST_WORDS: dict[Page, str] = {
