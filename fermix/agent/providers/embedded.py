@@ -16,11 +16,10 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Literal
 
-from fermix.agent.model import ChatRequest, Completion
 from fermix.agent.providers.engine import KEY_VARIABLE
 from fermix.agent.providers.local_files import INSTEAD, MODEL_NAME, LocalFiles
 from fermix.agent.providers.machine import check_memory, default_threads
-from fermix.agent.providers.provider import Endpoint, ModelFacts, OnDelta, Provider, Route
+from fermix.agent.providers.provider import Endpoint
 from fermix.clock import Clock
 from fermix.config.model import LocalModelSettings
 from fermix.config.secrets import Secret
@@ -264,26 +263,6 @@ class EmbeddedModel:
         # Waiting threads that spin would share two busy cores badly: the engine's own default falls to a tenth there.
         added = {KEY_VARIABLE: key.reveal(), "OMP_WAIT_POLICY": "passive"}
         return child_environment(self._environ, ENGINE_VARIABLES) | added
-
-
-class LocalProvider:
-    """The provider that speaks to the engine, with the engine held for the length of each call."""
-
-    def __init__(self, model: EmbeddedModel, inner: Provider) -> None:
-        self._model = model
-        self._inner = inner
-
-    @property
-    def route(self) -> Route:
-        return self._inner.route
-
-    @property
-    def facts(self) -> ModelFacts:
-        return self._inner.facts
-
-    async def complete(self, request: ChatRequest, on_delta: OnDelta) -> Completion:
-        with self._model.in_use():
-            return await self._inner.complete(request, on_delta)
 
 
 BROKEN = "The local model stopped working; it is started again with your next message. `fermix logs` tells more."

@@ -26,7 +26,7 @@ TEMPLATE_KEY = b"tokenizer.chat_template"
 HEADER_BYTES = 16 << 20  # the metadata of a small model, its vocabulary included, ends long before
 LOG_WARNINGS = 2  # llama.cpp's levels; from 3 on each request is logged
 PROMPT_CACHE_MIB = 128  # what other conversations leave behind, at 12 KiB a token; llama.cpp itself would take 8 GiB
-AFTER_RESULT = "Using this result, answer me in one plain sentence. Do not write JSON."
+AFTER_RESULT = "Answer me from this result in plain words. Do not write JSON."
 
 TEMPLATE_EDITS = (
     # The model writes its calls in a JSON fence, whatever it is told. llama.cpp learns the syntax of a call from the
