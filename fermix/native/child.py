@@ -74,7 +74,7 @@ async def run_child(
     finally:
         await group.kill()
         pipe.close()
-    return Finished(group.process.returncode, bytes(output.kept), ending, output.cut_bytes)
+    return Finished(group.exit_code, bytes(output.kept), ending, output.cut_bytes)
 
 
 class Child:
@@ -129,7 +129,7 @@ class Child:
     async def wait(self) -> int:
         """Return its exit code once it and all it started have ended."""
         await asyncio.wait([self._group.ended])
-        return self._group.process.returncode
+        return self._group.exit_code
 
     async def lines(self) -> AsyncIterator[str]:
         """Give the lines of its stdout without their ends. Raises: Unusable for one over four mebibytes."""

@@ -8,6 +8,7 @@ loop, in one thread.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import secrets
@@ -66,7 +67,7 @@ class ProcessGroup:
         keep(self.pid)
         self._watch_exit()
 
-    def signal(self, signum: int) -> None:
+    def signal_all(self, signum: int) -> None:
         """Signal the group and every descendant outside of it; nothing once all have ended."""
         if not self.ended.done():
             kill_group(self.pid, signum)
@@ -75,20 +76,26 @@ class ProcessGroup:
     async def stop(self, grace_s: float) -> None:
         """Ask to end, wait a little, then kill, always. Returns when all are gone."""
         try:
-            self.signal(signal.SIGTERM)
+            self.signal_all(signal.SIGTERM)
             await asyncio.wait([self.exited], timeout=grace_s)
         finally:
-            self.signal(signal.SIGKILL)
+            self.signal_all(signal.SIGKILL)
         await self.gone()
 
     async def kill(self) -> None:
         """Kill at once. Returns when all are gone."""
-        self.signal(signal.SIGKILL)
+        self.signal_all(signal.SIGKILL)
         await self.gone()
 
     async def gone(self) -> None:
         """Wait until nothing is left; bounded, because a process in a dead file system cannot be killed."""
         await asyncio.wait([self.ended], timeout=2 * MOST_SWEEPS * SWEEP_PAUSE_S)
+
+    @property
+    def exit_code(self) -> int:
+        """Negative when a signal ended the leader; one that cannot be killed counts as killed."""
+        code: int | None = self.process.returncode
+        return -signal.SIGKILL if code is None else code
 
     def _watch_exit(self) -> None:
         try:
@@ -113,7 +120,7 @@ class ProcessGroup:
 
         One that has ended counts too: its children may have come to us since we looked.
         """
-        found = self._sweep(signal.SIGKILL) + reap_adopted(self._elders | _kept)
+        found = self._sweep(signal.SIGKILL) + self._reap()
         if found and sweeps_left:
             self._loop.call_later(SWEEP_PAUSE_S, self._end, sweeps_left - 1)
             return
@@ -122,6 +129,14 @@ class ProcessGroup:
         self.process.wait()
         _kept.discard(self.pid)
         self.ended.set_result(None)
+
+    def _reap(self) -> int:
+        try:
+            return reap_adopted(self._elders | _kept)
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+            return 1  # without a free descriptor we cannot look; look again
 
     def _sweep(self, signum: int) -> int:
         return sweep_tree(self.pid, signum, marker=self._marker, spared=self._elders | _kept)

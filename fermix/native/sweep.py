@@ -8,6 +8,7 @@ started are ever signalled or reaped; each by its own number, never all at once.
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import signal
 from collections.abc import Collection
@@ -15,15 +16,19 @@ from pathlib import Path
 
 from fermix.native.library import native
 
+log = logging.getLogger(__name__)
+
 TASKS = Path("/proc/self/task")
 
 
 def kill_group(pgid: int, signum: int) -> None:
-    """Signal a process group; a group without members is no error. Raises: PermissionError, OSError."""
+    """Signal a process group. One without members is no error; one that is not ours to signal is logged."""
     try:
         native.kill_group(pgid, signum)
     except ProcessLookupError:
         return
+    except PermissionError:
+        log.warning("process group of another user, cannot be signalled: %d", pgid)
 
 
 def sweep_tree(root_pid: int, signum: int, *, marker: str = "", spared: Collection[int] = ()) -> int:

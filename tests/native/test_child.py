@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import secrets
 import signal
 import sys
@@ -14,6 +15,7 @@ import pytest
 
 from fermix.errors import Unusable
 from fermix.native.child import Child, Finished, Limits, child_environment, run_child
+from fermix.native.group import Pipe
 from fermix.native.sweep import become_subreaper, children
 from tests.requirements import covers
 
@@ -81,6 +83,45 @@ async def test_a_signal_is_a_negative_exit_code() -> None:
 async def test_a_missing_program_is_an_os_error_and_leaves_nothing() -> None:
     with pytest.raises(FileNotFoundError):
         await run_child(["/no/such/program"], cwd=Path("/"), env=ENV)
+
+
+async def test_a_helper_that_is_missing_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        async with Child.open(["/no/such/program"], cwd=tmp_path, env=ENV, log=tmp_path / "helper.log"):
+            pytest.fail("it cannot have been started")
+
+
+async def test_without_a_free_descriptor_nothing_is_left_running(mark: str) -> None:
+    """A command is started whole or not at all, wherever the descriptors end."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    outcomes: set[str] = set()
+    for limit in range(8, soft):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+        try:
+            await sh(f": {mark}")
+        except OSError:
+            outcomes.add("refused")
+        else:
+            outcomes.add("done")
+            break
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert children() == frozenset()
+
+    assert outcomes == {"refused", "done"}
+
+
+async def test_a_pipe_that_somebody_still_holds_is_left(tmp_path: Path) -> None:
+    """What is there is taken; nobody waits for more."""
+    reading, writing = os.pipe()
+    taken: list[bytes] = []
+    pipe = Pipe(os.fdopen(reading, "rb", buffering=0), taken.append)
+    os.write(writing, b"text")
+
+    pipe.close()
+
+    assert taken == [b"text"]
+    os.close(writing)
 
 
 async def test_stdin_is_fed_whole_and_then_closed() -> None:

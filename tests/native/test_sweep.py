@@ -49,6 +49,26 @@ def test_a_group_without_members_is_no_error(sleeper: subprocess.Popen[bytes]) -
     kill_group(sleeper.pid, signal.SIGKILL)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become another user")
+def test_a_group_of_another_user_is_logged_and_no_error() -> None:
+    """A command may start a program that changes its user; its end must not stop at that."""
+    printed = run_driver(
+        f"""
+        import logging, os, signal, subprocess, sys
+        from fermix.native.sweep import kill_group
+        logging.basicConfig(stream=sys.stdout, format="%(message)s")
+        read = subprocess.Popen(["cat"], stdin=subprocess.PIPE, start_new_session=True)
+        os.setuid({NOBODY})
+        kill_group(read.pid, signal.SIGKILL)
+        read.stdin.close()
+        print(read.wait())
+        """
+    )
+
+    assert printed.splitlines()[0].startswith("process group of another user, cannot be signalled: ")
+    assert printed.splitlines()[1:] == ["0"]
+
+
 @pytest.mark.parametrize("pgid", [0, 1, -1])
 def test_our_own_group_and_everybody_are_refused(pgid: int) -> None:
     with pytest.raises(OSError, match="Invalid argument"):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from fermix.errors import NeedsOperator
+from fermix.native.program import OWN_FOLDER
 from fermix.native.verify import FOLDER, verify_native_files
 from tests.requirements import covers
 
@@ -55,3 +58,11 @@ def test_a_file_that_is_missing_or_not_recorded_is_refused(
 
     with pytest.raises(NeedsOperator, match=message):
         verify_native_files(folder)
+
+
+def test_without_the_built_file_an_import_says_what_to_run() -> None:
+    script = "import sys; sys.modules['fermix.native._native'] = None; import fermix.native.sweep"
+
+    done = subprocess.run([sys.executable, "-c", script], cwd=OWN_FOLDER, capture_output=True, text=True, timeout=10)
+
+    assert "the C part of Fermix is not built; run `pip install -e .` in its folder" in done.stderr
