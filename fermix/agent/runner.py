@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, assert_never
 
 from fermix.agent.context import Profile, RuntimeContext
 from fermix.agent.dispatch import Dispatcher, ToolScope
@@ -142,3 +142,5 @@ def _ended(turn: Turn, outcome: TurnOutcome, duration_s: float) -> TurnEnded:
             return TurnEnded(turn.key, turn.id, turn.message.id, "cancelled", duration_s)
         case Failed():
             return TurnEnded(turn.key, turn.id, turn.message.id, "failed", duration_s, error=outcome.reason)
+        case _:
+            assert_never(outcome)

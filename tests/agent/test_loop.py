@@ -27,10 +27,10 @@ from fermix.agent.model import (
     Usage,
     UserMessage,
 )
-from fermix.agent.providers.provider import ErrorKind, OnDelta, ProviderFailed
+from fermix.agent.providers.provider import AllRoutesFailed, ErrorKind, OnDelta, ProviderFailed
 from fermix.agent.turn import Completed
 from fermix.clock import SystemClock
-from fermix.errors import FermixError, LimitReached
+from fermix.errors import FermixError, LimitReached, NeedsOperator
 from fermix.events import EventQueue, Events, ModelCalled, ToolCalled
 from tests.fakes.router import Line, ScriptedRouter, calls, says
 from tests.fakes.turns import RecordingPort, make_call, make_capability, make_scope, of_kind
@@ -246,6 +246,19 @@ async def test_call_written_as_text_is_told_to_the_model_and_never_shown(stage: 
     assert "tool_call" not in stage.port.streamed_text
 
 
+async def test_internal_element_in_an_answer_is_dropped_and_logged(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """DLV-13: it is left out of stream, reply and history, and the log records that."""
+    echoed = "<fermix-memory>\nLikes tea.\n</fermix-memory>\nYou like tea."
+
+    outcome = await stage.play([says(echoed)])
+
+    assert (outcome.text, stage.port.streamed_text) == ("You like tea.", "You like tea.")
+    assert outcome.new_messages == (AssistantMessage("You like tea."),)
+    assert "internal elements left out of an answer: fermix-memory" in caplog.text
+
+
 async def test_all_kinds_of_progress_reach_the_port(stage: Stage) -> None:
     """Streaming goes through the port, because it is part of the reply; held text is shown at the end."""
 
@@ -394,11 +407,19 @@ def as_completion(line: Line) -> Completion:
     return line
 
 
-async def test_errors_of_a_provider_pass_through_unchanged(stage: Stage) -> None:
-    """The runner turns reasons into sentences; the loop does not guess."""
-    error = ProviderFailed(ErrorKind.AUTH, provider="fake", model="script-1", status=401)
-
+@pytest.mark.parametrize(
+    "error",
+    [
+        failed(ErrorKind.AUTH),
+        AllRoutesFailed((failed(ErrorKind.TIMEOUT), failed(ErrorKind.TRANSPORT))),
+        NeedsOperator("no model is configured", advice="run `fermix setup`"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+async def test_errors_of_a_router_pass_through_unchanged(stage: Stage, error: FermixError) -> None:
+    """The runner turns reasons into sentences; the loop does not guess, and the trace has the failed call."""
     with pytest.raises(FermixError) as caught:
         await stage.play([error])
 
     assert caught.value is error
+    assert [event.error for event in of_kind(stage.seen, ModelCalled)] == [str(error)]

@@ -75,6 +75,12 @@ def test_capability_without_a_class_is_refused() -> None:
         CapabilityRegistry([make_capability(policy=cast(PolicyClass, None))])
 
 
+def test_capability_of_no_known_kind_is_refused() -> None:
+    """What is no built-in, skill or MCP tool would slip past the filter for guests."""
+    with pytest.raises(Unusable, match="known kind"):
+        CapabilityRegistry([make_capability(kind=cast(Kind, "plugin"))])
+
+
 def test_capability_without_an_audience_is_refused() -> None:
     """Reference 4, 4.1: every tool states whether it is owner-only."""
     with pytest.raises(Unusable, match="owner-only"):

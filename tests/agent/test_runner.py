@@ -12,6 +12,7 @@ import pytest
 from fermix.agent.capability import ToolContext
 from fermix.agent.model import (
     AssistantMessage,
+    ChatMessage,
     ChatRequest,
     Completion,
     Image,
@@ -25,7 +26,7 @@ from fermix.agent.providers.provider import ErrorKind, ModelFacts, OnDelta, Prov
 from fermix.agent.sentences import LIMITS
 from fermix.agent.turn import Completed, Failed
 from fermix.events import HistoryTrimmed, TurnEnded, TurnStarted
-from fermix.message import Media
+from fermix.message import ConversationKey, Media
 from fermix.trust import PolicyClass, Trust
 from tests.agent.conftest import World
 from tests.fakes.clock import START
@@ -131,6 +132,20 @@ async def test_unforeseen_error_passes_to_the_lane_with_its_turn_ended(world: Wo
             await world.run(agent, make_turn())
 
     assert [event.outcome for event in of_kind(world.seen, TurnEnded)] == ["failed"]
+
+
+async def test_time_out_of_something_else_is_not_taken_for_the_turns(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bug that raises TimeoutError must stay a bug, not become "this took longer than a turn may"."""
+
+    async def broken(key: ConversationKey) -> tuple[ChatMessage, ...]:
+        raise TimeoutError
+
+    monkeypatch.setattr(world.conversations, "history", broken)
+    async with world.open(ScriptedRouter([])) as agent:
+        with pytest.raises(TimeoutError):
+            await world.run(agent, make_turn())
 
 
 async def test_whole_turn_has_a_deadline_that_fails_only_itself(world: World) -> None:
