@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 
 from fermix.agent.model import JsonValue
-from fermix.agent.providers.provider import ErrorKind
+from fermix.agent.providers.provider import SERVER_TEXT_CHARS, ErrorKind
 from fermix.errors import Unavailable
 
 ERROR_BODY_BYTES = 64 * 1024
@@ -100,7 +100,7 @@ def from_response(status: int, headers: Mapping[str, str], body: bytes, key: str
     complaint = _complaint_in_body(text.replace(key, "***") if key else text)
     return BadAnswer(
         kind_of(status, complaint),
-        complaint.text or f"HTTP {status} without a word",
+        _one_line(complaint.text) or f"HTTP {status} without a word",
         status=status,
         parameter=complaint.parameter,
         retry_after_s=retry_after_s(headers),
@@ -110,7 +110,7 @@ def from_response(status: int, headers: Mapping[str, str], body: bytes, key: str
 def from_stream(error: JsonValue) -> BadAnswer:
     """Read an error that came inside a stream which had begun with status 200."""
     complaint = _complaint(error)
-    text = complaint.text or "the provider reported an error without a word"
+    text = _one_line(complaint.text) or "the provider reported an error without a word"
     return BadAnswer(kind_of(complaint.status, complaint), text, status=complaint.status, parameter=complaint.parameter)
 
 
@@ -141,6 +141,11 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
     except ValueError:
         return None
     return max(0.0, (until - now).total_seconds())
+
+
+def _one_line(text: str) -> str:
+    """Make a server's text fit for a reply and a log line, however long it is."""
+    return " ".join(text[: 2 * SERVER_TEXT_CHARS].split())[:SERVER_TEXT_CHARS]
 
 
 def _number(text: str | None) -> float | None:

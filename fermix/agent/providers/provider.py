@@ -49,13 +49,12 @@ class ProviderFailed(ProviderUnavailable):
         streamed: bool = False,
         retry_after_s: float | None = None,
     ) -> None:
-        super().__init__(
-            f"{provider}/{model}: {kind} status={status} {server_text}".rstrip(), retry_after_s=retry_after_s
-        )
+        said = server_text[:SERVER_TEXT_CHARS]
+        super().__init__(f"{provider}/{model}: {kind} status={status} {said}".rstrip(), retry_after_s=retry_after_s)
         self.kind = kind
         self.provider = provider
         self.model = model
-        self.server_text = server_text[:SERVER_TEXT_CHARS]
+        self.server_text = said
         self.status = status
         self.streamed = streamed
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fermix.agent.providers.failures import from_response, from_stream
-from fermix.agent.providers.provider import ErrorKind
+from fermix.agent.providers.provider import SERVER_TEXT_CHARS, ErrorKind
 
 OVERFLOWS = json.loads(Path(__file__).with_name("overflows.json").read_text(encoding="utf-8"))
 
@@ -86,3 +86,10 @@ def test_a_key_that_a_server_repeats_is_masked() -> None:
 )
 def test_a_body_of_any_shape_is_sorted(body: bytes) -> None:
     assert from_response(400, {}, body, None).kind is ErrorKind.REFUSED_REQUEST
+
+
+def test_a_long_complaint_is_cut_to_one_line() -> None:
+    failure = from_response(400, {}, b"no\n\tsuch  thing " + b"x" * 60_000, None)
+
+    assert failure.text.startswith("no such thing xxx")
+    assert len(failure.text) == SERVER_TEXT_CHARS
