@@ -111,10 +111,14 @@ def test_download_addresses_stand_in_one_file() -> None:
     assert [_name(path) for path in MODULES if address.search(_text(path))] == []
 
 
-def test_text_is_read_and_written_with_an_encoding() -> None:
-    calls = re.compile(r"\.(read_text|write_text)\((?![^)]*encoding)")
+def _without_encoding(path: Path) -> bool:
+    calls = (node for node in ast.walk(ast.parse(_text(path))) if isinstance(node, ast.Call))
+    texts = (call for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr in ("read_text", "write_text"))
+    return any("encoding" not in {keyword.arg for keyword in call.keywords} for call in texts)
 
-    assert [_name(path) for path in MODULES if calls.search(_text(path))] == []
+
+def test_text_is_read_and_written_with_an_encoding() -> None:
+    assert [_name(path) for path in MODULES if _without_encoding(path)] == []
 
 
 def test_imports_stand_at_the_top_but_for_verbs_and_heavy_rooms() -> None:
