@@ -7,18 +7,14 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pydantic import BaseModel
-
 from fermix.agent.agent import Agent
 from fermix.agent.context import PromptSettings
-from fermix.agent.providers.catalog import LOCAL_ID, PROVIDERS, local_provider
+from fermix.agent.providers.catalog import LOCAL_ID, local_provider
 from fermix.agent.providers.chain import Candidate, find_candidates
 from fermix.agent.providers.embedded import EmbeddedModel
 from fermix.agent.providers.routing import Router
 from fermix.agent.registry import CapabilityRegistry
-from fermix.agent.sandbox import SandboxSettings
 from fermix.clock import Clock
-from fermix.config.load import load
 from fermix.config.model import Config
 from fermix.config.secret_store import open_store
 from fermix.daemon.http import HttpServer
@@ -26,22 +22,13 @@ from fermix.events import Events
 from fermix.home import Home
 from fermix.net import Net
 from fermix.protocol.methods import LocalModel, ProviderRow
+from fermix.setup.sections import load_config
 from fermix.workers import Workers
 
 log = logging.getLogger(__name__)
 
-SECTIONS: Mapping[str, type[BaseModel]] = {
-    "sandbox": SandboxSettings,
-    **{spec.section: spec.settings for spec in PROVIDERS},
-}
-KEY_VARIABLES = tuple(spec.key_variable for spec in PROVIDERS if spec.key_variable)
 NEED_RESTART = ("fermix_core", "fermix_core.local_model", "fermix_core.traces", "fermix_web", "sandbox")
 HERE = frozenset({"ready", "loaded"})  # states of the local model in which it can answer
-
-
-def load_config(home: Home, environ: Mapping[str, str]) -> Config:
-    """Read config.toml with the sections of every room. Raises: ConfigError."""
-    return load(home, environ, SECTIONS, KEY_VARIABLES)
 
 
 def read_candidates(home: Home, config: Config) -> tuple[Candidate, ...]:

@@ -113,7 +113,9 @@ def test_download_addresses_stand_in_one_file() -> None:
 
 def _without_encoding(path: Path) -> bool:
     calls = (node for node in ast.walk(ast.parse(_text(path))) if isinstance(node, ast.Call))
-    texts = (call for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr in ("read_text", "write_text"))
+    texts = (
+        call for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr in ("read_text", "write_text")
+    )
     return any("encoding" not in {keyword.arg for keyword in call.keywords} for call in texts)
 
 

@@ -11,13 +11,14 @@ from pathlib import Path
 
 from fermix.agent.capability import Capability
 from fermix.agent.tools.catalog import ToolDeps, build_tools
-from fermix.daemon.control import load_config, read_candidates
+from fermix.daemon.control import read_candidates
 from fermix.daemon.logs import configure_logging
 from fermix.daemon.serve import Start, serve
 from fermix.errors import FermixError
 from fermix.home import Home, hold_lock
 from fermix.native.program import own_program
 from fermix.native.verify import verify_native_files
+from fermix.setup.sections import load_config
 
 
 def main(argv: list[str], *, tools: Callable[[ToolDeps], Sequence[Capability]] = build_tools) -> int:

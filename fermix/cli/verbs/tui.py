@@ -11,6 +11,7 @@ from fermix.errors import FermixError
 from fermix.home import Home
 from fermix.protocol.client import DaemonClient
 from fermix.tui.app import run_tui
+from fermix.tui.wizard_desk import WizardDesk
 from fermix.workers import Workers
 
 
@@ -31,7 +32,10 @@ def main(argv: list[str]) -> int:
 
     try:
         return run_tui(
-            home, connect=lambda: DaemonClient.connect(home.daemon_socket, client="tui"), start_daemon=start_daemon
+            home,
+            connect=lambda: DaemonClient.connect(home.daemon_socket, client="tui"),
+            start_daemon=start_daemon,
+            setup=WizardDesk(home, os.environ, workers),
         )
     finally:
         workers.close()
