@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 from fermix.agent.agent import Agent
 from fermix.agent.context import PromptSettings
-from fermix.agent.providers.catalog import LOCAL_ID, local_provider
+from fermix.agent.providers.catalog import LOCAL_ID
 from fermix.agent.providers.chain import Candidate, find_candidates
 from fermix.agent.providers.embedded import EmbeddedModel
+from fermix.agent.providers.local_provider import LocalProvider
 from fermix.agent.providers.routing import Router
 from fermix.agent.registry import CapabilityRegistry
 from fermix.clock import Clock
@@ -53,7 +54,7 @@ class Routes:
 
     def use(self, candidates: Sequence[Candidate], *, local: bool) -> None:
         """Build the chain afresh; the embedded model stands in only while nothing is configured."""
-        stand_in = local_provider(self._embedded.endpoint, self._net) if local else None
+        stand_in = LocalProvider.of(self._embedded, self._net) if local else None
         self.router = Router.build(candidates, stand_in, self._net, self._clock, self._events)
 
     @property

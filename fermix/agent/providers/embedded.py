@@ -30,6 +30,7 @@ from fermix.protocol.methods import LocalModel
 
 CONTEXT_TOKENS = 8_192
 NEEDED_BYTES = 720 << 20  # measured: 490 MB of weights and 250 MB of working memory, most of it for the context
+FETCH_PATIENCE_S = 800.0  # what a turn waits for the first download; it goes on without the turn
 LOAD_S = 120.0  # two seconds from a warm cache, a minute from a slow disk
 ENGINE_VARIABLES = ("PATH", "HOME", "LANG", "LC_*", "TMPDIR", "PYTHONPATH", "FERMIX_*", "XDG_*")
 FETCH_VARIABLES = (
@@ -88,6 +89,7 @@ class EmbeddedModel:
         self._fetch_wanted = False
         self._attempt: _Attempt | None = None
         self._fetching = False
+        self._fetched = asyncio.Event()
         self._progress: DownloadProgress | None = None
         self._problem = ""
         self._calls = 0
@@ -108,18 +110,20 @@ class EmbeddedModel:
 
     def fetch(self) -> None:
         """Begin to fetch what is missing; `status` and DownloadProgress events tell how it goes."""
-        if self._files.missing():
+        if self._files.missing() and not self._fetching:
+            self._fetched.clear()
             self._fetch_wanted = True
             self._wanted.set()
 
     async def endpoint(self) -> Endpoint:
         """Give the engine's address, starting it when it does not run.
 
-        Raises: NeedsOperator when it is not fetched or there is no memory, Unavailable when it does not start.
+        Raises: NeedsOperator when it cannot be fetched or there is no memory, Unavailable when it does not start.
         """
         self._last_use = self._clock.monotonic()
         if self._attempt is None:
-            self._check_present()
+            await self._bring_files()
+        if self._attempt is None:
             self._attempt = _Attempt()
             self._wanted.set()
         attempt = self._attempt
@@ -217,6 +221,7 @@ class EmbeddedModel:
         finally:
             self._fetching = False
             self._progress = None
+            self._fetched.set()
 
     def _take(self, progress: DownloadProgress) -> None:
         self._progress = progress
@@ -232,20 +237,26 @@ class EmbeddedModel:
             return "loaded"
         return "absent" if absent else "ready"
 
-    def _check_present(self) -> None:
-        status = self.status
+    async def _bring_files(self) -> None:
+        """Wait until the files are here; the first use fetches them.
+
+        Raises: NeedsOperator when they cannot be had, Unavailable when a turn cannot wait any longer.
+        """
         if self._files.unsupported:
             raise NeedsOperator(self._files.unsupported, advice=INSTEAD)
-        if self._files.missing() and status["state"] == "fetching":
-            percent = 100 * status["done_bytes"] // status["total_bytes"]
-            text = f"The local model is being fetched ({percent} %). Ask again when it is here."
-            raise Unavailable(text, user_text=text)
+        if not self._files.missing():
+            return
+        self.fetch()
+        try:
+            async with asyncio.timeout(FETCH_PATIENCE_S):
+                await self._fetched.wait()
+        except TimeoutError:
+            status = self.status
+            percent = 100 * status["done_bytes"] // max(status["total_bytes"], 1)
+            text = f"The local model is still being fetched ({percent} %). Ask again when it is here."
+            raise Unavailable(text, user_text=text) from None
         if self._files.missing():
-            why = f"; the last try failed: {self._problem}" if self._problem else ""
-            raise NeedsOperator(
-                f"the local model is not here yet ({status['total_bytes'] / 1e6:.0f} MB{why})",
-                advice=f"run `fermix model fetch`; {INSTEAD}",
-            )
+            raise NeedsOperator(f"the local model could not be fetched ({self._problem})", advice=INSTEAD)
 
     def _engine_argv(self) -> tuple[str, ...]:
         folder = self._files.engine_folder

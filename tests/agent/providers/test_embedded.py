@@ -171,12 +171,20 @@ async def test_engine_that_does_not_start_is_told_to_the_caller(tmp_path: Path) 
     assert model.status["detail"] == "the engine ended: error: the model is broken"
 
 
-async def test_model_that_is_not_here_is_no_start(tmp_path: Path) -> None:
-    """The sentence gives the command, and what to do where there is no network."""
+async def test_first_use_fetches_the_model_and_then_answers(tmp_path: Path) -> None:
+    """A newcomer's first message needs no command before it."""
     model, events = _model(tmp_path, ManualClock(), here=False)
     async with _supervised(model, events, ManualClock()):
         assert model.status["state"] == "absent"
-        with pytest.raises(NeedsOperator, match=r"fermix model fetch.*--from FILE.*fermix setup.*Ollama"):
+        await model.endpoint()
+        assert model.status["state"] == "loaded"
+
+
+async def test_first_use_without_a_network_says_what_to_do_instead(tmp_path: Path) -> None:
+    """The sentence gives the command for a brought file, and the other ways to an answer."""
+    model, events = _model(tmp_path, ManualClock(), here=False, manner="offline")
+    async with _supervised(model, events, ManualClock()):
+        with pytest.raises(NeedsOperator, match=r"no network.*--from FILE.*fermix setup.*Ollama"):
             await model.endpoint()
 
 
