@@ -89,13 +89,13 @@ class ChatScreen(Screen[None]):
         self._due = None
         self._began_at = now
         conversation, transcript = self._desk.conversation, self.query_one(Transcript)
-        self._draw_lines(conversation)
         if conversation is not self._shown:
             self._shown = conversation
             await transcript.show(())
             await transcript.latest(conversation.blocks)
         else:
             await transcript.show(conversation.blocks)
+        self._draw_lines(conversation)
         self.call_after_refresh(self._rest)
 
     def _rest(self) -> None:
