@@ -28,7 +28,7 @@ def main(argv: list[str]) -> int:
 
     async def start_daemon() -> str:
         running = await workers.run(ensure_daemon, home, os.environ)
-        return f"daemon started (pid {running.pid}); it keeps running after you leave" if running.fresh else ""
+        return f"A daemon was started (pid {running.pid}); it keeps running after you leave." if running.fresh else ""
 
     try:
         return run_tui(
