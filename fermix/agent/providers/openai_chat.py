@@ -184,7 +184,6 @@ class ChatReader:
             self._thoughts.setdefault(name, []).append(thought)
         else:
             thought = "".join(a_text(item.get("text")) or a_text(item.get("summary")) for item in details)
-        self._keep_reasoning()
         return self.draft.think(thought)
 
     def _keep_reasoning(self) -> None:
@@ -199,9 +198,8 @@ class ChatReader:
         news: list[Delta] = []
         for part in map(an_object, parts):
             if part.get("type") == "thinking":
-                news += self.draft.think(
-                    "".join(a_text(an_object(x).get("text")) for x in a_list(part.get("thinking")))
-                )
+                thoughts = map(an_object, a_list(part.get("thinking")))
+                news += self.draft.think("".join(a_text(thought.get("text")) for thought in thoughts))
             else:
                 news += self.draft.say(a_text(part.get("text")))
         return news
@@ -222,6 +220,8 @@ class ChatReader:
             raise failures.from_stream(choice.get("error") or "the provider broke off its answer")
         if reason and self.draft.finish != "refusal":
             self.draft.finish = _FINISH.get(reason, "stop")
+        if reason:
+            self._keep_reasoning()
 
     def _count(self, usage: JsonObject) -> None:
         if usage:

@@ -14,8 +14,10 @@ from fermix.agent.model import (
     AssistantMessage,
     ChatRequest,
     Completion,
+    Delta,
     JsonValue,
     Reasoning,
+    ReasoningDelta,
     TextDelta,
     ToolCall,
     ToolMessage,
@@ -325,3 +327,38 @@ async def test_xai_gets_no_enum_with_a_slash(net: Net) -> None:
         await ask(make(fake, net, ResponsesWire(takes_slashes=False)), request)
 
     assert fake.requests[0].body["tools"][0]["parameters"]["properties"]["kind"]["enum"] == ["plain"]
+
+
+@pytest.mark.parametrize(
+    ("deltas", "kept"),
+    [
+        ([{"reasoning_content": "h"}, {"reasoning_content": "m"}], {"reasoning_content": "hm"}),
+        ([{"reasoning": "h"}, {"reasoning": "m"}], {"reasoning": "hm"}),
+        (
+            [
+                {"reasoning": "h", "reasoning_details": [{"type": "reasoning.text", "index": 0, "text": "h"}]},
+                {"reasoning": "m", "reasoning_details": [{"type": "reasoning.text", "index": 0, "text": "m"}]},
+                {"reasoning_details": [{"type": "reasoning.text", "index": 0, "signature": "s"}]},
+                {"reasoning_details": [{"type": "reasoning.encrypted", "index": 1, "data": "d"}]},
+            ],
+            {
+                "reasoning_details": [
+                    {"type": "reasoning.text", "index": 0, "text": "hm", "signature": "s"},
+                    {"type": "reasoning.encrypted", "index": 1, "data": "d"},
+                ]
+            },
+        ),
+    ],
+    ids=["reasoning_content", "reasoning", "reasoning_details"],
+)
+async def test_reasoning_is_kept_under_the_name_it_came_with(
+    net: Net, deltas: list[object], kept: dict[str, JsonValue]
+) -> None:
+    """PRV-13: raw JSON, to be given back as it came; shown once."""
+    seen: list[Delta] = []
+    async with ScriptedProvider([Answer(raw=chunks(*deltas, {"content": "4"}))]) as fake:
+        async with asyncio.timeout(5):
+            completion = await make(fake, net, ChatWire()).complete(HELLO, seen.append)
+
+    assert completion.reasoning == Reasoning("scripted", "scripted-1", (kept,))
+    assert "".join(delta.text for delta in seen if isinstance(delta, ReasoningDelta)) == "hm"
