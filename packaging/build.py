@@ -28,6 +28,16 @@ TOOLS = ("gcc", "strip", "objdump", "patchelf", "zstd")
 BUILT_HERE = shutil.ignore_patterns("*.so", "SHA256SUMS", "__pycache__")
 
 
+def build(*, level: int) -> None:
+    """Make dist/fermix. Raises CannotPack with what is missing; what is quick to fail comes first."""
+    check_machine()
+    shutil.rmtree(WORK, ignore_errors=True)
+    source = copy_source()
+    launcher = WORK / "launcher"
+    compile_launcher(launcher)
+    pack(launcher, freeze(source, install(source)), level=level)
+
+
 def check_machine() -> None:
     """Raises CannotPack when a build cannot work here, before a minute is spent."""
     missing = [tool for tool in TOOLS if shutil.which(tool) is None]
@@ -75,10 +85,8 @@ def record_native_files(folder: Path) -> None:
     (folder / "SHA256SUMS").write_text("".join(hashes), encoding="ascii")
 
 
-def pack(folder: Path, *, level: int) -> None:
+def pack(launcher: Path, folder: Path, *, level: int) -> None:
     """Make the one file and say how large it is."""
-    launcher = WORK / "launcher"
-    compile_launcher(launcher)
     payload = make_payload(folder, level=level)
     TARGET.parent.mkdir(exist_ok=True)
     seal(launcher, payload, TARGET)
@@ -100,10 +108,7 @@ def main() -> int:
     parser.add_argument("--level", type=int, default=10, help="zstd level: 10 is quick, 19 is for a release")
     level = parser.parse_args().level
     try:
-        check_machine()
-        shutil.rmtree(WORK, ignore_errors=True)
-        source = copy_source()
-        pack(freeze(source, install(source)), level=level)
+        build(level=level)
     except CannotPack as error:
         print(f"cannot build: {error}", file=sys.stderr)
         return 1
