@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from fermix.agent.capability import Capability, Kind
 from fermix.agent.model import ToolResult, valid_text
+from fermix.config.secrets import hide_known
 from fermix.trust import PolicyClass
 
 OUTPUT_CHARS = 60_000  # about 15,000 tokens: several results still fit beside a history in a 128k window
@@ -24,8 +25,11 @@ _FRAME_TAG = re.compile(rf"<(?=\s*/?\s*{FRAME})", re.IGNORECASE)
 
 
 def presentable(result: ToolResult, capability: Capability, *, output_chars: int = OUTPUT_CHARS) -> ToolResult:
-    """Return the result as a model may see it; its text has at most about `output_chars` characters."""
-    text = bounded(valid_text(result.text), output_chars) or NO_OUTPUT
+    """Return the result as a model may see it; its text has at most about `output_chars` characters.
+
+    Our own keys never reach it: a command can read the daemon's environment, whatever its own holds.
+    """
+    text = bounded(hide_known(valid_text(result.text)), output_chars) or NO_OUTPUT
     if capability.kind is Kind.MCP or capability.policy in OUTSIDE_CLASSES:
         text = framed(text, capability.name)
     return replace(result, text=text)

@@ -5,6 +5,7 @@ import pytest
 from fermix.agent.capability import Capability, Kind
 from fermix.agent.model import ToolResult
 from fermix.agent.results import bounded, presentable
+from fermix.config.secrets import Secret
 from fermix.trust import PolicyClass
 from tests.fakes.turns import make_capability
 
@@ -34,6 +35,16 @@ def test_text_at_the_bound_is_left_alone() -> None:
 def test_empty_output_is_said() -> None:
     """A wire may refuse an empty result, and a small model takes it for a fault."""
     assert presentable(ToolResult(True, ""), make_capability()).text == "(no output)"
+
+
+def test_own_key_never_reaches_the_model_and_innocent_words_do() -> None:
+    """R-46, CTX-11: exact values only; what merely looks like a key may be what the owner asked about."""
+    key = Secret("canary-77aa-0123456789").reveal()
+    text = f"OPENAI_API_KEY={key}\nghp_0123456789abcdefghij0123 Secretary"
+
+    shown = presentable(ToolResult(True, text), make_capability()).text
+
+    assert shown == "OPENAI_API_KEY=[redacted]\nghp_0123456789abcdefghij0123 Secretary"
 
 
 @pytest.mark.parametrize(

@@ -208,13 +208,14 @@ async def _chunks(answer: Answer, content: bytes) -> AsyncIterator[bytes]:
 
 
 def read_script(text: str, *, port: int = 0) -> ScriptedProvider:
-    """Build a server from a script file; a call there is {"name": ..., "arguments": ...}."""
+    """Build a server from a script file; a call there is {"name": ..., "arguments": ...}, a raw body is text."""
     script = json.loads(text)
-    answers = [
-        Answer(**{**answer, "calls": tuple(Call(**call) for call in answer.get("calls", ()))})
-        for answer in script["answers"]
-    ]
+    answers = [_read_answer(**answer) for answer in script["answers"]]
     return ScriptedProvider(answers, repeat=script.get("repeat", False), key=script.get("key"), port=port)
+
+
+def _read_answer(*, calls: Sequence[Mapping[str, Any]] = (), raw: str | None = None, **fields: Any) -> Answer:
+    return Answer(calls=tuple(Call(**call) for call in calls), raw=None if raw is None else raw.encode(), **fields)
 
 
 async def _main() -> None:
