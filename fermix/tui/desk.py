@@ -134,11 +134,10 @@ class Desk:
         self.trouble = ""
         self._conversations = {self.conversation.session: self.conversation}
         await self._load_history()
-        await self._load_status()
         for sentence in self._news:
             self.conversation.note(sentence)
         self._news.clear()
-        self.changed()
+        await self._load_status()
 
     def on_event(self, name: str, fields: Fields) -> None:
         if name == "download":
@@ -157,7 +156,8 @@ class Desk:
         self.changed()
 
     def on_news(self, sentence: str) -> None:
-        self._news.append(sentence)
+        self.conversation.note(sentence)
+        self._news.append(sentence)  # the history, once it is loaded, takes the place of what is shown now
         self.changed()
 
     def on_refused(self, message_id: str, session: str, sentence: str) -> None:

@@ -19,6 +19,7 @@ from tests.tui.conftest import OpenApp, Stage
 
 SETTLED_S = 0.5  # only while a picture is accepted
 PICTURES = Path(__file__).parent / "pictures"
+README_PICTURE = Path(__file__).parents[2] / "docs" / "tui.svg"
 
 ANSWER = """\
 Your notes name **three** open points:
@@ -175,7 +176,7 @@ Scene = Callable[[Stage], Awaitable[None]]
         (typing, (80, 20)),
         (answered, (100, 46)),
         (answered, (40, 60)),
-        (running, (100, 56)),
+        (running, (100, 48)),
         (failed, (80, 20)),
         (conversations, (100, 30)),
     ],
@@ -191,6 +192,11 @@ async def test_first_run_looks_as_it_did(stage: OpenApp, scene: Scene):
     async with stage(FakeDaemon(status=NO_PROVIDER), size=(90, 26)) as on:
         await scene(on)
         await check(on, scene.__name__)
+
+
+def test_picture_in_the_readme_is_the_screen_of_today():
+    """To renew it: copy the accepted picture."""
+    assert (PICTURES / "running-100.svg").read_bytes() == README_PICTURE.read_bytes()
 
 
 async def test_screen_after_many_resizes_is_the_screen_at_that_size(stage: OpenApp):

@@ -162,7 +162,7 @@ class SetupScreen(ModalScreen[str | None]):
 FIRST_WORDS: dict[Page, str] = {
     "choose": "Esc: decide later. Everything here can be changed with Ctrl+P or `fermix setup`.",
     "provider": "Whose key is it?",
-    "key": "The key is tried once, then stored in auth.json, readable by you alone.",
+    "key": "The key is tried once, then stored where only you can read it.",
     "download": "Esc hides this; the download goes on and the status line shows it.",
 }
 
