@@ -57,8 +57,6 @@ static PyObject *kill_group(PyObject *self UNUSED, PyObject *args)
 
 #ifdef __linux__
 
-/* ---- descriptors in reserve ---- */
-
 enum { RESERVED = 2 }; /* the most the sweep has open at once */
 static int reserve[RESERVED] = {-1, -1};
 
@@ -77,8 +75,6 @@ static void free_reserve(void)
         reserve[i] = -1;
     }
 }
-
-/* ---- reading /proc ---- */
 
 struct state {
     char letter;
@@ -115,14 +111,18 @@ static int read_state(pid_t pid, struct state *state)
     return 0;
 }
 
-enum owner { NOBODY, OURS, ANOTHER };
+enum owner { NOBODY, OURS, ANOTHER, UNKNOWN };
 
-/* Whose marker a process was started with. `marker` is NAME=value; the same name with another value is ANOTHER. */
+/* Whose marker a process was started with. `marker` is NAME=value; the same name with another value is ANOTHER.
+ * UNKNOWN is a process in the middle of exec, which for a moment has neither variables nor arguments. */
 static enum owner read_owner(pid_t pid, const char *marker, size_t length)
 {
     char path[64], window[4096];
     size_t kept = 0, name_length = (size_t)(strchr(marker, '=') - marker) + 1;
     enum owner owner = NOBODY;
+    snprintf(path, sizeof path, "/proc/%d/cmdline", (int)pid);
+    if (read_start(path, window, sizeof window) == 0)
+        return UNKNOWN;
     snprintf(path, sizeof path, "/proc/%d/environ", (int)pid);
     int descriptor = open(path, O_RDONLY | O_CLOEXEC);
     if (descriptor < 0)
@@ -144,8 +144,6 @@ static enum owner read_owner(pid_t pid, const char *marker, size_t length)
     close(descriptor);
     return owner;
 }
-
-/* ---- the processes one sweep has found ---- */
 
 struct found {
     pid_t pid;
@@ -217,22 +215,29 @@ static int is_spared(PyObject *spared, pid_t pid)
     return 0;
 }
 
-/* Orphans that the system handed to us: our own children in a session that is not ours. */
-static void add_adopted(const char *marker, size_t length, PyObject *spared)
+/* Orphans that the system handed to us: our own children in a session that is not ours. Returns how many of them
+ * cannot be told yet. */
+static long add_adopted(const char *marker, size_t length, PyObject *spared)
 {
     pid_t us = getpid(), our_session = getsid(0);
     size_t kept = found_count;
+    long unknown = 0;
     add_children(us);
     size_t end = found_count;
     for (size_t i = kept; i < end; i++) {
         struct state state;
         pid_t pid = found[i].pid;
-        if (is_spared(spared, pid) || read_state(pid, &state) < 0 || state.session == our_session)
+        if (is_spared(spared, pid) || read_state(pid, &state) < 0)
             continue;
-        if (read_owner(pid, marker, length) != ANOTHER)
+        if (state.letter == 'Z' || state.session == our_session)
+            continue;
+        enum owner owner = read_owner(pid, marker, length);
+        unknown += owner == UNKNOWN;
+        if (owner == OURS || owner == NOBODY)
             found[kept++] = found[i];
     }
     found_count = kept;
+    return unknown;
 }
 
 /* Signal one process unless its number has been given to a stranger meanwhile; 1 when a living one was signalled. */
@@ -264,17 +269,13 @@ static PyObject *sweep(PyObject *self UNUSED, PyObject *args)
     free_reserve();
     found_count = 0;
     add_children((pid_t)root);
-    if (length > 0)
-        add_adopted(marker, (size_t)length, spared);
+    long left = length > 0 ? add_adopted(marker, (size_t)length, spared) : 0;
     for (size_t i = 0; i < found_count; i++)
         add_children(found[i].pid);
-    long signalled = 0;
     for (size_t i = 0; i < found_count; i++) /* parents stand before their children, so they cannot start new ones */
-        signalled += signal_found(&found[i], signum);
+        left += signal_found(&found[i], signum);
     fill_reserve();
-    if (PyErr_Occurred())
-        return NULL;
-    return PyLong_FromLong(signalled);
+    return PyErr_Occurred() ? NULL : PyLong_FromLong(left);
 }
 
 static PyObject *become_subreaper(PyObject *self UNUSED, PyObject *args UNUSED)
@@ -313,7 +314,6 @@ static PyObject *openat2(PyObject *self UNUSED, PyObject *args)
 }
 
 #else
-
 static PyObject *missing(PyObject *self UNUSED, PyObject *args UNUSED)
 {
     return raise_errno(ENOSYS);
@@ -323,7 +323,6 @@ static PyObject *missing(PyObject *self UNUSED, PyObject *args UNUSED)
 #define become_subreaper missing
 #define die_with_parent missing
 #define openat2 missing
-
 #endif
 
 /* A descriptor that turns readable when this child of ours has ended; waiting for it reaps nothing. */
@@ -381,10 +380,10 @@ static PyObject *peer_credentials(PyObject *self UNUSED, PyObject *args)
 static PyMethodDef methods[] = {
     {"kill_group", kill_group, METH_VARARGS, "kill_group(pgid, signum): signal a whole process group."},
     {"sweep", sweep, METH_VARARGS,
-     "sweep(root_pid, signum, marker, spared): signal every descendant and every marked orphan; return how many."},
+     "sweep(root_pid, signum, marker, spared): signal descendants and orphans; return how many were left before."},
     {"become_subreaper", become_subreaper, METH_NOARGS, "become_subreaper(): adopt orphaned descendants."},
     {"die_with_parent", die_with_parent, METH_VARARGS, "die_with_parent(signum): be signalled when our parent ends."},
-    {"openat2", openat2, METH_VARARGS, "openat2(folder, path, flags, mode, resolve): open a path, return a descriptor."},
+    {"openat2", openat2, METH_VARARGS, "openat2(folder, path, flags, mode, resolve): open a path."},
     {"exit_descriptor", exit_descriptor, METH_VARARGS, "exit_descriptor(pid): readable once this child has ended."},
     {"peer_credentials", peer_credentials, METH_VARARGS, "peer_credentials(descriptor): uid and pid of a peer."},
     {NULL, NULL, 0, NULL},
