@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from bench import load, startup, turn
+from bench import keys, load, startup, turn
 
-PARTS = {"turn": turn.figures, "startup": startup.figures, "load": load.figures}
+PARTS = {"turn": turn.figures, "startup": startup.figures, "load": load.figures, "keys": keys.figures}
 
 
 def main(names: list[str]) -> int:

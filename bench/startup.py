@@ -25,7 +25,7 @@ BARE = [sys.executable, "-c", "pass"]
 # What the daemon cannot do without: the event loop, its HTTP server and client, SQLite, typed config.
 DAEMON_SET = "import asyncio, json, sqlite3, aiohttp, aiohttp.web, aiosqlite, pydantic"
 SCREEN_SET = "import textual.app; from textual.widgets import Static, TextArea"
-FIRST_FRAME = "Message"  # part of the prompt's placeholder, drawn with the first frame
+FIRST_FRAME = "Ask anything"  # part of the prompt's placeholder, drawn with the first frame
 WAIT_S = 20.0
 PORT = 14_030
 
