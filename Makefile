@@ -6,7 +6,7 @@ ARGS ?=
 NATIVE := setup.py pyproject.toml $(wildcard fermix/native/*.c)
 FAST := not slow and not model and not frozen and not proof
 
-.PHONY: help run check test proof fix build smoke bench clean
+.PHONY: help run check test proof fix build smoke bench model clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -34,6 +34,11 @@ fix: $(VENV)/.dev ## format and apply safe fixes
 
 build: ## the frozen program in dist/fermix
 	$(PYTHON) packaging/build.py
+
+model: $(VENV)/.run ## the local model for the tests that need it, in build/models
+	@mkdir -p -m 700 build
+	@FERMIX_HOME=$(CURDIR)/build/install $(BIN)/fermix model fetch
+	@ln -sfn install/models build/models
 
 smoke: $(VENV)/.dev ## the tests of dist/fermix
 	$(BIN)/pytest -q -m frozen

@@ -19,7 +19,7 @@ def real_model() -> Path:
     stated = os.environ.get("FERMIX_TEST_MODEL")
     path = Path(stated) if stated else ROOT / "build" / "models" / artifact.file
     if not path.exists() or path.stat().st_size != artifact.size_bytes:
-        pytest.skip(f"no real model at {path}; `FERMIX_HOME=$PWD/build python -m fermix model fetch` brings it")
+        pytest.skip(f"no real model at {path}; `make model` brings it")
     if importlib.util.find_spec("xllamacpp") is None:
         pytest.skip("the engine is not installed; `pip install -e .[local]` brings it")
     return path

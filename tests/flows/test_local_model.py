@@ -1,0 +1,45 @@
+"""The whole product with the real embedded model: no provider, no network, a real tool call."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.local_model import real_model
+from tests.flows.product import Product, running
+
+pytestmark = [pytest.mark.slow, pytest.mark.model, pytest.mark.timeout(240)]
+
+
+@pytest.fixture
+def product(tmp_path: Path) -> Generator[Product]:
+    model = real_model()
+    models = tmp_path / "fermix" / "models"
+    models.mkdir(mode=0o700, parents=True)
+    (tmp_path / "fermix").chmod(0o700)
+    shutil.copyfile(model, models / model.name)
+    with running(tmp_path, "[fermix_web]\nport = 0\n") as product:
+        yield product
+
+
+def test_the_local_model_reads_a_file_when_asked(product: Product) -> None:
+    """The main job without a key and without a network: the model must really call file_read."""
+    (product.user_home / "notes.txt").write_text("The meeting is on Thursday in room 4711.", encoding="utf-8")
+    done = product.run("ask", "--json", "read notes.txt", timeout_s=180)
+    answer = json.loads(done.stdout)
+    lines = [line for file in (product.home / "traces").rglob("tool_exec.jsonl") for line in _lines(file)]
+    calls = [line for line in lines if line["event"] == "ToolCalled"]
+
+    assert done.returncode == 0
+    assert answer["model"].startswith("local/")
+    assert [call["name"] for call in calls] == ["file_read"]
+    assert calls[0]["ok"] is True
+    assert answer["response"].strip()
+
+
+def _lines(path: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
