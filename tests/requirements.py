@@ -424,8 +424,6 @@ OPEN = frozenset(
         "proc.one-process",
         "proc.helpers.closed-list",
         "proc.state.one-owner",
-        "proc.supervised.restart",
-        "proc.supervised.gives-up",
         "arch.core-below-channels",
         "arch.core-without-web",
         "arch.webhook-calls-gateway",

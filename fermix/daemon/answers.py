@@ -5,8 +5,10 @@ from __future__ import annotations
 import mimetypes
 import os
 import re
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+import stat
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -26,6 +28,7 @@ from fermix.message import ROOT_THREAD, ConversationKey, LocalOrigin, Media
 from fermix.native.peer import is_descendant
 from fermix.protocol.methods import (
     PROTOCOL,
+    AttachmentName,
     Code,
     GetHistory,
     Hello,
@@ -122,11 +125,12 @@ class Answers:
         }
 
     async def _send(self, call: Call) -> Result:
-        wish = _checked(_SEND, call.params)
-        _check_session(wish["session"])
-        if not 0 < len(wish["id"]) <= MAX_ID_CHARS:
-            raise RequestError(Code.INVALID_PARAMS, f"id takes 1 to {MAX_ID_CHARS} characters")
-        media = await self._media(call, wish)
+        with _taken(call.descriptors) as files:
+            wish = _checked(_SEND, call.params)
+            _check_session(wish["session"])
+            if not 0 < len(wish["id"]) <= MAX_ID_CHARS:
+                raise RequestError(Code.INVALID_PARAMS, f"id takes 1 to {MAX_ID_CHARS} characters")
+            media = await self._media(files, wish.get("attachments", []))
         if wish["id"] in self._seen:
             return {}
         message = local.to_message(
@@ -141,22 +145,18 @@ class Answers:
         await self._rooms.gateway.ingest(message, self._rooms.channel)
         return {}
 
-    async def _media(self, call: Call, wish: SendMessage) -> tuple[Media, ...]:
-        """Read the passed files, whole and bounded; their descriptors are closed on every way out."""
-        names = wish.get("attachments", [])
-        if len(names) > len(call.descriptors):
-            raise RequestError(Code.INVALID_PARAMS, "fewer descriptors came than attachments are named")
-        taken = [call.descriptors.popleft() for _ in names]
-        try:
-            return tuple(
-                [
-                    await self._rooms.workers.run(_read_media, descriptor, name["name"], name["mime"])
-                    for descriptor, name in zip(taken, names, strict=True)
-                ]
-            )
-        finally:
-            for descriptor in taken:
-                os.close(descriptor)
+    async def _media(self, files: Sequence[int], names: Sequence[AttachmentName]) -> tuple[Media, ...]:
+        """Read the passed files, whole and bounded."""
+        if len(names) != len(files):
+            problem = f"attachments: {len(names)} are named and {len(files)} descriptors came"
+            raise RequestError(Code.INVALID_PARAMS, problem)
+        run = self._rooms.workers.run
+        return tuple(
+            [
+                await run(_read_media, descriptor, name["name"], name["mime"])
+                for descriptor, name in zip(files, names, strict=True)
+            ]
+        )
 
     async def _origin(self, call: Call, cwd: str | None) -> LocalOrigin:
         directory = await self._rooms.workers.run(local.request_directory, cwd, Path.is_dir)
@@ -243,6 +243,18 @@ def _checked(adapter: TypeAdapter[T], params: Params) -> T:
         raise RequestError(Code.INVALID_PARAMS, f"{where}: {first['msg']}") from error
 
 
+@contextmanager
+def _taken(waiting: deque[int]) -> Generator[Sequence[int]]:
+    """Take every descriptor that came and close it on every way out: none may reach a later message."""
+    files = tuple(waiting)
+    waiting.clear()
+    try:
+        yield files
+    finally:
+        for descriptor in files:
+            os.close(descriptor)
+
+
 def _check_session(session: str) -> None:
     if re.fullmatch(r"[A-Za-z0-9_-]{1,128}", session) is None:
         raise RequestError(Code.INVALID_PARAMS, "a session is 1 to 128 letters, digits, _ and -")
@@ -263,8 +275,14 @@ def _entry(entry: Entry) -> HistoryEntry:
 
 
 def _read_media(descriptor: int, name: str, mime: str) -> Media:
-    with os.fdopen(os.dup(descriptor), "rb") as file:
-        data = file.read(MAX_ATTACHMENT_BYTES + 1)
+    """Raises: RequestError for what is too large, unreadable or no regular file: a pipe could block for ever."""
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        raise RequestError(Code.INVALID_PARAMS, f"{name} is not a regular file")
+    try:
+        with os.fdopen(os.dup(descriptor), "rb") as file:
+            data = file.read(MAX_ATTACHMENT_BYTES + 1)
+    except OSError as error:
+        raise RequestError(Code.INVALID_PARAMS, f"{name} cannot be read: {error.strerror}") from error
     if len(data) > MAX_ATTACHMENT_BYTES:
         raise RequestError(Code.INVALID_PARAMS, f"{name} is larger than {MAX_ATTACHMENT_BYTES // 2**20} MiB")
     stated = mime or mimetypes.guess_type(name)[0] or "application/octet-stream"

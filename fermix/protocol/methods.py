@@ -2,7 +2,8 @@
 
 A client opens with `hello`; requests follow in any order; once it has called `events.subscribe` the daemon sends
 notifications, whose method is the event's name. Attachments travel as file descriptors (SCM_RIGHTS) with the
-line of their `message.send`, in the order of its `attachments`. The daemon names the channel: a client cannot.
+line of their `message.send`, in the order of its `attachments`; a client sends such a line only when every request
+before it is answered. The daemon names the channel: a client cannot.
 
     -> {"jsonrpc":"2.0","id":1,"method":"hello","params":{"protocol":1,"client":"ask"}}
     <- {"jsonrpc":"2.0","id":1,"result":{"protocol":1,"version":"0.1.0","pid":4711, ...}}

@@ -27,9 +27,13 @@ def main(argv: list[str]) -> int:
         path = _log_file(os.environ.get("FERMIX_LOG_FILE", ""))
     except FermixError as error:
         return output.failed("logs", str(error))
-    if not path.exists():
+    try:
+        file = path.open(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
         return output.failed("logs", f"there is no log yet at {path}; start the daemon with `fermix start`")
-    with path.open(encoding="utf-8", errors="replace") as file:
+    except OSError as error:
+        return output.failed("logs", f"cannot read {path}: {error.strerror}")
+    with file:
         for line in deque(file, maxlen=options.lines):
             print(line, end="", flush=True)
         if options.follow:
@@ -44,9 +48,11 @@ def _log_file(stated: str) -> Path:
 def _follow(path: Path, file: TextIO) -> None:
     """Print new lines for ever; goes over to the new file when the log is rotated."""
     while True:
-        if line := file.readline():
+        rotated = _rotated(path, file)  # asked first: what was written before the rotation is still read here
+        for line in file:
             print(line, end="", flush=True)
-        elif _rotated(path, file):
+        if rotated:
+            file.close()
             file = path.open(encoding="utf-8", errors="replace")
         else:
             time.sleep(POLL_S)
