@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import stat
 import sys
 import threading
 from collections.abc import Mapping
@@ -35,6 +36,8 @@ log = logging.getLogger(__name__)
 def configure_logging(home: Home, environ: Mapping[str, str], *, screen: TextIO | None = None) -> None:
     """Send every record to the log file, and to `screen` when one is given. A second call replaces the first.
 
+    A screen that is a regular file gets nothing: a daemon in the background writes there, and nobody rotates it.
+
     Raises: ConfigError for a relative FERMIX_LOG_FILE, NeedsOperator when the file cannot be opened.
     """
     path = log_file(home, environ)
@@ -44,7 +47,7 @@ def configure_logging(home: Home, environ: Mapping[str, str], *, screen: TextIO 
         raise NeedsOperator(
             f"cannot open the log {path}: {error.strerror}", advice="set FERMIX_LOG_FILE to a file you can write"
         ) from error
-    if screen is not None:
+    if screen is not None and not _is_file(screen):
         handlers.append(_Screen(screen))
     logging.basicConfig(level=logging.INFO, handlers=handlers, force=True)
     for handler in handlers:
@@ -57,6 +60,13 @@ def configure_logging(home: Home, environ: Mapping[str, str], *, screen: TextIO 
 
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 """Other people's text must not drive the terminal that shows the log."""
+
+
+def _is_file(screen: TextIO) -> bool:
+    try:
+        return stat.S_ISREG(os.fstat(screen.fileno()).st_mode)
+    except OSError:  # a stream without a descriptor
+        return False
 
 
 class RedactingFormatter(logging.Formatter):

@@ -130,6 +130,16 @@ def test_log_file_of_the_environment_is_used(home: Home, tmp_path: Path) -> None
     assert not home.log_file.exists()
 
 
+def test_output_of_a_background_daemon_does_not_grow_with_the_log(home: Home, tmp_path: Path) -> None:
+    with (tmp_path / "daemon.out").open("w+", encoding="utf-8") as output:
+        configure_logging(home, {}, screen=output)
+        log.info("hello")
+        output.flush()
+
+        assert (tmp_path / "daemon.out").stat().st_size == 0
+    assert "hello" in written(home)
+
+
 def test_place_that_cannot_be_used_is_named(home: Home, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="FERMIX_LOG_FILE: must be an absolute path"):
         configure_logging(home, {"FERMIX_LOG_FILE": "fermix.log"})
