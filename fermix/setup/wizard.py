@@ -17,7 +17,6 @@ from fermix.agent.providers.settings import KeyedSettings, ProviderSettings
 from fermix.config.edit import ConfigEditor, Key, Value
 from fermix.config.secret_store import ProviderKey, SecretStore, StoreKind, find_key, open_store
 from fermix.config.secrets import Secret
-from fermix.errors import FermixError
 from fermix.home import Home
 from fermix.setup.questions import Kept, find_spec
 from fermix.setup.readiness import Readiness, check_readiness
@@ -201,14 +200,20 @@ def _key(spec: ProviderSpec, name: str) -> Key:
 def _all_or_nothing(store: SecretStore, keys: Mapping[str, Secret]) -> Generator[None]:
     """Keep the keys while the rest is saved; put the old ones back when it cannot be."""
     before = {provider: store.get(provider) for provider in keys}
+    saved = False
     try:
         for provider, key in keys.items():
             store.put(provider, key)
         yield
-    except FermixError:
-        for provider, old in before.items():
-            if old is None:
-                store.remove(provider)
-            else:
-                store.put(provider, old)
-        raise
+        saved = True
+    finally:
+        if not saved:
+            _put_back(store, before)
+
+
+def _put_back(store: SecretStore, before: Mapping[str, Secret | None]) -> None:
+    for provider, key in before.items():
+        if key is None:
+            store.remove(provider)
+        else:
+            store.put(provider, key)

@@ -36,6 +36,10 @@ class Wrong(Exception):
     """The call cannot be understood; the text says why."""
 
 
+class Left(Exception):
+    """The person pressed Ctrl-C or Ctrl-D instead of an answer."""
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What was saved and what came of it."""
@@ -57,7 +61,7 @@ def main(argv: list[str]) -> int:
         return _failed(str(error), as_json=as_json, code=2)
     except (FermixError, ValueError) as error:
         return _failed(str(error), as_json=as_json, code=1)
-    except (EOFError, KeyboardInterrupt):
+    except Left:
         print("\nNothing was saved.", file=sys.stderr)
         return 130
 
@@ -122,7 +126,10 @@ def _ask_person(wizard: Wizard, options: argparse.Namespace) -> tuple[Answers, P
         raise Wrong("this is no terminal to ask on; say what you want with --provider and the other options")
     from fermix.cli.prompts import ask_person
 
-    return ask_person(wizard, options.secret_store, skip_probe=options.skip_probe)
+    try:
+        return ask_person(wizard, options.secret_store, skip_probe=options.skip_probe)
+    except (EOFError, KeyboardInterrupt):
+        raise Left from None
 
 
 def _take_flags(wizard: Wizard, options: argparse.Namespace) -> tuple[Answers, Probe | None]:
