@@ -28,8 +28,10 @@ def product(tmp_path: Path) -> Generator[Product]:
 
 def test_the_local_model_reads_a_file_when_asked(product: Product) -> None:
     """The main job without a key and without a network: the model must really call file_read."""
-    (product.user_home / "notes.txt").write_text("The meeting is on Thursday in room 4711.", encoding="utf-8")
-    done = product.run("ask", "--json", "read notes.txt", timeout_s=180)
+    folder = product.user_home / "project"
+    folder.mkdir()
+    (folder / "notes.txt").write_text("The meeting is on Thursday in room 4711.", encoding="utf-8")
+    done = product.run("ask", "--json", "read notes.txt", timeout_s=180, cwd=folder)
     answer = json.loads(done.stdout)
     lines = [line for file in (product.home / "traces").rglob("tool_exec.jsonl") for line in _lines(file)]
     calls = [line for line in lines if line["event"] == "ToolCalled"]
