@@ -22,7 +22,7 @@ from textual.binding import Binding, BindingType
 from textual.theme import Theme
 
 from fermix.clock import Clock, SystemClock
-from fermix.home import Home
+from fermix.home import PRIVATE_DIR, Home, write_atomic
 from fermix.tui import collector
 from fermix.tui.desk import Desk, SetupDesk
 from fermix.tui.link import Connect, StartDaemon
@@ -90,7 +90,7 @@ class FermixApp(App[int]):
 
     def _begin(self) -> None:
         """The first frame is out: connect, and load the parser that the first reply needs."""
-        self.run_worker(self.desk.run(), exclusive=True)
+        self.run_worker(self.desk.run())
         load_reply()
         collector.begin()
         self.set_interval(IDLE_LOOK_S, self._collect)
@@ -135,8 +135,8 @@ class FermixApp(App[int]):
         """Keep the traceback in the log folder; the owner reads one sentence."""
         crash = self._home.logs / "tui-crash.log"
         try:
-            crash.parent.mkdir(parents=True, exist_ok=True)
-            crash.write_text(traceback.format_exc(), encoding="utf-8")
+            crash.parent.mkdir(PRIVATE_DIR, parents=True, exist_ok=True)
+            write_atomic(crash, traceback.format_exc().encode("utf-8", "replace"))
             where = f"details are in {crash}"
         except OSError as error:
             where = f"its details could not be written: {error.strerror}"
