@@ -1,5 +1,4 @@
-/*
- * The system calls Python lacks or cannot make safely. Called by sweep.py, opener.py and peer.py only.
+/* The system calls Python lacks or cannot make safely. Called by sweep.py, group.py, opener.py and peer.py only.
  *
  * What must stay true: nothing here forks, and the sweep allocates no heap memory and opens no descriptor beyond the
  * few it holds in reserve, so that it still works when the process table is full and descriptors are used up. It
@@ -40,9 +39,7 @@ static PyObject *raise_errno(int number)
 
 static PyObject *none_or_errno(int failed)
 {
-    if (failed)
-        return PyErr_SetFromErrno(PyExc_OSError);
-    Py_RETURN_NONE;
+    return failed ? raise_errno(errno) : Py_BuildValue("");
 }
 
 static PyObject *kill_group(PyObject *self UNUSED, PyObject *args)
@@ -69,11 +66,9 @@ static void fill_reserve(void)
 
 static void free_reserve(void)
 {
-    for (int i = 0; i < RESERVED; i++) {
-        if (reserve[i] >= 0)
-            close(reserve[i]);
-        reserve[i] = -1;
-    }
+    for (int i = 0; i < RESERVED; i++)
+        if (reserve[i] >= 0 && close(reserve[i]) == 0)
+            reserve[i] = -1;
 }
 
 struct state {
@@ -113,16 +108,25 @@ static int read_state(pid_t pid, struct state *state)
 
 enum owner { NOBODY, OURS, ANOTHER, UNKNOWN };
 
-/* Whose marker a process was started with. `marker` is NAME=value; the same name with another value is ANOTHER.
- * UNKNOWN is a process in the middle of exec, which for a moment has neither variables nor arguments. */
+/* Whether a process really has no variables (fields 50 and 51 are where they begin and end): during exec, or when
+ * exec has taken the memory away that we were about to read, nothing can be read either. */
+static int has_no_variables(pid_t pid)
+{
+    char path[64], text[2048];
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    char *word = read_start(path, text, sizeof text) > 0 ? strrchr(text, ')') : NULL;
+    for (int field = 2; field < 50 && word != NULL; field++)
+        word = strchr(word + 1, ' ');
+    unsigned long long begin = 0, end = 0;
+    return word != NULL && sscanf(word, "%llu %llu", &begin, &end) == 2 && begin == end && end != 0;
+}
+
+/* Whose marker a process was started with. `marker` is NAME=value; the same name with another value is ANOTHER. */
 static enum owner read_owner(pid_t pid, const char *marker, size_t length)
 {
     char path[64], window[4096];
     size_t kept = 0, name_length = (size_t)(strchr(marker, '=') - marker) + 1;
     enum owner owner = NOBODY;
-    snprintf(path, sizeof path, "/proc/%d/cmdline", (int)pid);
-    if (read_start(path, window, sizeof window) == 0)
-        return UNKNOWN;
     snprintf(path, sizeof path, "/proc/%d/environ", (int)pid);
     int descriptor = open(path, O_RDONLY | O_CLOEXEC);
     if (descriptor < 0)
@@ -142,7 +146,7 @@ static enum owner read_owner(pid_t pid, const char *marker, size_t length)
         memmove(window, window + filled - kept, kept);
     }
     close(descriptor);
-    return owner;
+    return kept == 0 && owner == NOBODY && !has_no_variables(pid) ? UNKNOWN : owner;
 }
 
 struct found {
@@ -163,7 +167,7 @@ static void add_found(pid_t pid, pid_t parent)
         found[found_count++] = (struct found){pid, parent};
 }
 
-/* The children that one thread of `pid` has, from a list such as "812 813 ". */
+/* The children of one thread of `pid`, from a list such as "812 813 ". */
 static void add_children_of_thread(pid_t pid, const char *thread)
 {
     char path[96], text[4096];
@@ -177,8 +181,8 @@ static void add_children_of_thread(pid_t pid, const char *thread)
         if (got <= 0)
             break;
         text[kept + (size_t)got] = '\0';
-        char *word = text, *space;
-        for (; (space = strchr(word, ' ')) != NULL; word = space + 1)
+        char *word = text;
+        for (char *space; (space = strchr(word, ' ')) != NULL; word = space + 1)
             add_found((pid_t)atoi(word), pid);
         kept = strlen(word); /* a number may be cut by the end of a read */
         memmove(text, word, kept);
@@ -247,11 +251,9 @@ static int signal_found(const struct found *process, int signum)
     int descriptor = (int)syscall(SYS_pidfd_open, process->pid, 0);
     if (descriptor < 0)
         return 0;
-    int signalled = 0;
-    int still_ours = read_state(process->pid, &state) == 0 && state.letter != 'Z' &&
-                     (state.parent == process->parent || state.parent == getpid());
-    if (still_ours)
-        signalled = syscall(SYS_pidfd_send_signal, descriptor, signum, NULL, 0) == 0;
+    int is_ours = read_state(process->pid, &state) == 0 && state.letter != 'Z' &&
+                  (state.parent == process->parent || state.parent == getpid());
+    int signalled = is_ours && syscall(SYS_pidfd_send_signal, descriptor, signum, NULL, 0) == 0;
     close(descriptor);
     return signalled;
 }

@@ -162,8 +162,8 @@ def test_a_tree_that_grows_meanwhile_is_swept_too() -> None:
         import os, signal, subprocess
         from fermix.native.sweep import become_subreaper, children, reap_adopted, sweep_tree
         become_subreaper()
-        grow = 'while :; do setsid sh -c "sleep 600" & done'
-        subprocess.Popen(["sh", "-c", f"ulimit -u 100000; {grow}"], start_new_session=True)
+        grow = 'for x in $(seq 300); do setsid sh -c "sleep 600" & done; wait'
+        subprocess.Popen(["sh", "-c", grow], start_new_session=True)
         while len(open(f"/proc/{min(children())}/task/{min(children())}/children").read().split()) < 20:
             pass
         while sweep_tree(os.getpid(), signal.SIGKILL) + reap_adopted(()):
