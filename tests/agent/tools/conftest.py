@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -29,11 +29,19 @@ class Toolbox:
     """The tools of one daemon, on a home in a temporary folder."""
 
     home: Home
-    tools: tuple[Capability, ...]
+    deps: ToolDeps
+
+    @property
+    def tools(self) -> tuple[Capability, ...]:
+        return build_tools(self.deps)
 
     @property
     def workspace(self) -> Path:
         return self.home.workspace
+
+    def with_program(self, program: str) -> Toolbox:
+        """The same tools, where another file stands for Fermix itself."""
+        return replace(self, deps=replace(self.deps, program=(program,)))
 
     def write(self, name: str, data: bytes | str) -> None:
         path = self.workspace / name
@@ -52,12 +60,12 @@ class Toolbox:
 def toolbox(tmp_path: Path) -> Iterator[Toolbox]:
     home = Home(tmp_path / "user/.fermix")
     home.prepare()
-    environ = {"PATH": "/usr/bin:/bin", "OPENAI_API_KEY": "secret"}
+    environ = {"PATH": "/usr/bin:/bin", "OPENAI_API_KEY": "secret", "FERMIX_EXE": "/f", "XDG_CACHE_HOME": "/cache"}
     sandbox = Sandbox(SandboxSettings(), home, tmp_path, tmp_path / "user", environ)
     workers = Workers()
     become_subreaper()
     before = open_descriptors(), children()
-    yield Toolbox(home, build_tools(ToolDeps(sandbox, workers, (sys.executable, "-m", "fermix"))))
+    yield Toolbox(home, ToolDeps(sandbox, workers, (sys.executable, "-m", "fermix")))
     workers.close()
     assert (open_descriptors(), children()) == before
 

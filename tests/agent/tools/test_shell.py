@@ -82,12 +82,13 @@ async def test_an_address_is_not_taken_for_a_path(toolbox: Toolbox) -> None:
     assert await toolbox.call("shell", command="echo wttr.in/Paris") == ToolResult(True, "wttr.in/Paris\n")
 
 
-async def test_no_key_of_ours_reaches_a_command(toolbox: Toolbox) -> None:
-    """R-40: a child prints its environment."""
+async def test_nothing_of_ours_reaches_a_command(toolbox: Toolbox) -> None:
+    """R-40: a child prints its environment. PKG-01: not even where the frozen program lies."""
     result = await toolbox.call("shell", command="env")
 
     assert "PATH=/usr/bin:/bin" in result.text
     assert "OPENAI_API_KEY" not in result.text
+    assert "FERMIX_EXE" not in result.text
 
 
 @pytest.mark.parametrize(
