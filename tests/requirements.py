@@ -456,7 +456,6 @@ OPEN = frozenset(
         "channel.telegram.long-poll",
         "channel.discord.websocket",
         "channel.webhooks",
-        "auth.tui-channel",
         "owner.explicit-only-for-trust",
         "owner.command-fallback",
         "owner.two-need-explicit",
