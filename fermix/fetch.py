@@ -2,8 +2,7 @@
 
 Called by verbs, in a process of their own: everything here blocks. What must stay true: bytes gather in a `.part`
 file that survives a broken download and is resumed; nothing becomes active before its checksum holds, and then by
-one rename; one fetch a file at a time. Proxies and certificates of the environment count, because a download is
-the operator's act.
+one rename; one fetch a file at a time. Proxies of the environment count, because a download is the operator's act.
 """
 
 from __future__ import annotations
@@ -29,6 +28,7 @@ import httpx
 import fermix
 from fermix.errors import FermixError, NeedsOperator, Refused, Unavailable, Unusable
 from fermix.events import DownloadProgress
+from fermix.tls import client_context
 
 log = logging.getLogger(__name__)
 
@@ -207,7 +207,7 @@ class HttpSource:
     def pour(self, into: Incoming) -> None:
         broken: httpx.TransportError | None = None
         start = into.offset
-        with httpx.Client(timeout=TIMEOUT, follow_redirects=True, headers=_HEADERS) as client:
+        with httpx.Client(timeout=TIMEOUT, follow_redirects=True, headers=_HEADERS, verify=client_context()) as client:
             for _ in range(MAX_BREAKS):
                 before = into.offset
                 try:

@@ -60,10 +60,21 @@ def what_kind_of_program() -> list[object]:
     return [sys.__dict__["frozen"], home.rpartition("/")[2], json.__file__.startswith(home)]
 
 
-def certificates() -> int:
-    """Return how many certificate authorities come along."""
-    import ssl
+def authorities() -> list[str]:
+    """Return the certificate authorities that our clients trust here."""
+    from fermix.tls import client_context
 
-    import certifi
+    return [str(authority["subject"]) for authority in client_context().get_ca_certs()]
 
-    return len(ssl.create_default_context(cafile=certifi.where()).get_ca_certs())
+
+def handshake(url: str) -> int:
+    """Send a request with the daemon's client and return the status of the answer."""
+    import asyncio
+
+    from fermix.net import Net, Timeouts
+
+    async def post() -> int:
+        async with Net.open() as net, net.post_stream(url, headers={}, body=b"", timeouts=Timeouts()) as response:
+            return response.status
+
+    return asyncio.run(post())

@@ -13,6 +13,8 @@ import pytest
 
 import fermix
 from fermix.cli.catalog import VERBS
+from tests.fakes.authority import Authority
+from tests.fakes.file_server import FileServer
 from tests.frozen import probes
 from tests.frozen.bare import START_S, BareMachine
 from tests.frozen.packs import REPO, can_mount
@@ -148,12 +150,24 @@ def test_child_gets_the_users_environment(ask_inside: Callable[..., object], use
     assert child["FERMIX_EXE"] == str(PROGRAM)
 
 
-def test_certificate_authorities_come_along(ask_inside: Callable[..., object]) -> None:
-    """PKG-05: the machine's own may lie elsewhere, or not be there."""
-    found = ask_inside(probes.certificates)
+@needs_mounts
+def test_certificate_authorities_come_along(bare: BareMachine) -> None:
+    """PKG-05: the machine has no store, nor a folder where the one that built the program has its own."""
+    probes.write_probe(bare.root / "probe", probes.authorities)
 
-    assert isinstance(found, int)
-    assert found > 50
+    done = bare.run("_engine", "--folder", "/probe", *probes.ARGUMENTS, environment={"FERMIX_ENGINE_KEY": "none"})
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(json.loads(done.stdout)) > 50
+
+
+def test_users_authority_is_trusted(ask_inside: Callable[..., object], tmp_path: Path) -> None:
+    """PKG-05: `SSL_CERT_FILE` of the user is honoured, in a handshake with a real server."""
+    authority = Authority(tmp_path)
+    with FileServer(b"").serve(authority.server_side) as server:
+        status = ask_inside(probes.handshake, server.base_url, SSL_CERT_FILE=str(authority.file))
+
+    assert status == 501  # it knows no POST, and says so over TLS
 
 
 def test_no_library_needs_a_newer_c_library_than_stated(unpacked: Path) -> None:
