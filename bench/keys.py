@@ -31,7 +31,7 @@ def figures() -> Iterator[Figure]:
         environ = {**os.environ, "TERM": "xterm-256color"}
         with subprocess.Popen(program, env=environ, stdin=inner, stdout=inner, stderr=inner) as process:
             os.close(inner)
-            _until(device, "Ask anything")
+            _until(device, "anything, or type")
             os.write(device, b"go\r")
             _until(device, "Streaming")
             echoes = sorted(_echo(device, key) for key in KEYS)
