@@ -89,4 +89,4 @@ def _last_words(output: Path) -> str:
         lines = output.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     except OSError:
         lines = []
-    return lines[-1] if lines else "see `fermix logs`"
+    return lines[-1] if lines else "run `fermix --daemon` to see why"
