@@ -36,10 +36,12 @@ from fermix.daemon.health import HealthBoard
 from fermix.daemon.http import HttpServer
 from fermix.daemon.socket import SocketServer
 from fermix.daemon.traces import TraceWriter
+from fermix.daemon.unpacked import UnpackedFiles
 from fermix.events import Events
 from fermix.gateway import Authorizer, Gateway, Rooms
 from fermix.gateway.commands.catalog import COMMANDS
 from fermix.home import Home
+from fermix.native.program import FROZEN
 from fermix.net import Net
 from fermix.store import ContentCheck, Database
 from fermix.supervisor import OURS, OUTSIDE, Supervisor
@@ -110,7 +112,7 @@ async def serve(start: Start) -> None:
         )
         socket = SocketServer(home.daemon_socket, Answers(rooms), audience)
         await house.enter_async_context(Supervisor([socket, http], OURS, events, clock))
-        await house.enter_async_context(Supervisor([embedded], OUTSIDE, events, clock))
+        await house.enter_async_context(Supervisor([embedded, *_unpacked(start, clock)], OUTSIDE, events, clock))
         log.info("ready: Fermix %s serves %s", __version__, home.root)
         await stop.wait()
         log.info("stopping")
@@ -121,3 +123,7 @@ def _embedded(start: Start, events: Events, clock: SystemClock) -> EmbeddedModel
     settings = start.config.core.local_model
     files = LocalFiles.of(start.home.models)
     return EmbeddedModel(settings, files, start.program, start.environ, events, clock)
+
+
+def _unpacked(start: Start, clock: SystemClock) -> tuple[UnpackedFiles, ...]:
+    return (UnpackedFiles(start.program, start.environ, clock),) if FROZEN else ()

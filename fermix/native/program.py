@@ -6,12 +6,11 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-OWN_FOLDER = Path(__file__).parents[2]
-"""The folder that holds the package. Start from it: an interpreter finds the package where it stands."""
-
-
 FROZEN = hasattr(sys, "_MEIPASS")
 """This is the frozen program: its loader has set the folder of its files."""
+
+OWN_FOLDER = Path("/") if FROZEN else Path(__file__).parents[2]
+"""Where to start our own program: an interpreter finds the package where it stands, the frozen file finds its own."""
 
 
 def own_program(environ: Mapping[str, str]) -> tuple[str, ...]:
