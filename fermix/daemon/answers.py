@@ -112,7 +112,7 @@ class Answers:
         return await method(call)
 
     async def _hello(self, call: Call) -> Result:
-        hello = _checked(_HELLO, call.params)
+        hello = checked(_HELLO, call.params)
         check_protocol(hello["protocol"])
         call.client.name = hello["client"][:64] or "unnamed"
         return {
@@ -126,7 +126,7 @@ class Answers:
 
     async def _send(self, call: Call) -> Result:
         with _taken(call.descriptors) as files:
-            wish = _checked(_SEND, call.params)
+            wish = checked(_SEND, call.params)
             _check_session(wish["session"])
             if not 0 < len(wish["id"]) <= MAX_ID_CHARS:
                 raise RequestError(Code.INVALID_PARAMS, f"id takes 1 to {MAX_ID_CHARS} characters")
@@ -168,12 +168,12 @@ class Answers:
             self._seen.popitem(last=False)
 
     async def _stop_turn(self, call: Call) -> Result:
-        wish = _checked(_STOP, call.params)
+        wish = checked(_STOP, call.params)
         stopped, dropped = self._rooms.gateway.stop(_key(wish["session"]), wish.get("message_id"))
         return {"stopped": stopped, "dropped": dropped}
 
     async def _subscribe(self, call: Call) -> Result:
-        wish = _checked(_SUBSCRIBE, call.params)
+        wish = checked(_SUBSCRIBE, call.params)
         sessions = wish["sessions"]
         call.client.sessions = None if sessions is None else frozenset(sessions)
         call.client.services = wish["services"]
@@ -195,7 +195,7 @@ class Answers:
         }
 
     async def _history(self, call: Call) -> Result:
-        wish = _checked(_HISTORY, call.params)
+        wish = checked(_HISTORY, call.params)
         if not 0 < wish["limit"] <= MAX_HISTORY:
             raise RequestError(Code.INVALID_PARAMS, f"limit takes 1 to {MAX_HISTORY}")
         entries = await self._rooms.conversations.entries(_key(wish["session"]), wish["limit"])
@@ -234,7 +234,8 @@ class Answers:
         return {}
 
 
-def _checked(adapter: TypeAdapter[T], params: Params) -> T:
+def checked(adapter: TypeAdapter[T], params: Params) -> T:
+    """Raises: RequestError that names the first wrong field."""
     try:
         return adapter.validate_python(params, strict=True, extra="forbid")
     except ValidationError as error:
