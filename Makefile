@@ -40,8 +40,11 @@ model: $(VENV)/.run ## the local model for the tests that need it, in build/mode
 	@FERMIX_HOME=$(CURDIR)/build/install $(BIN)/fermix model fetch
 	@ln -sfn install/models build/models
 
-smoke: $(VENV)/.dev ## the tests of dist/fermix
+smoke: $(VENV)/.dev ## the tests of dist/fermix, and every whole-product flow with it
+	@test -x dist/fermix || { echo "dist/fermix is not built: make build" >&2; exit 1; }
 	$(BIN)/pytest -q -m frozen
+	FERMIX_PROGRAM=$(CURDIR)/dist/fermix XDG_CACHE_HOME=$(CURDIR)/build/cache \
+	  timeout 1800 $(BIN)/pytest -q -m "not proof" tests/flows
 
 bench: $(VENV)/.dev ## speed and memory, one JSON object a line
 	@$(BIN)/python -m bench

@@ -6,8 +6,11 @@ nothing breaks at once; the launcher, asked now and then, puts back what is gone
 
 from __future__ import annotations
 
+import encodings.ascii
 import encodings.idna
+import encodings.latin_1
 import encodings.unicode_escape
+import encodings.utf_8_sig
 import pwd
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -16,8 +19,11 @@ from fermix.clock import Clock
 from fermix.errors import Unavailable
 from fermix.native.child import Limits, child_environment, run_child
 
-LATE = (encodings.idna, encodings.unicode_escape, pwd)
-"""What the standard library itself would import in the middle of a turn: the first name that is looked up, …"""
+LATE = (
+    *(encodings.ascii, encodings.idna, encodings.latin_1, encodings.unicode_escape, encodings.utf_8_sig),
+    pwd,
+)
+"""What the standard library imports by itself with the first use: of a text, of a name on the net, of a `~`."""
 
 CHECK_EVERY_S = 600.0  # a check is a few stat calls and costs a millisecond
 UNPACK_LIMITS = Limits(timeout_s=120.0, output_bytes=16_384)  # unpacking takes seconds, on a bad disk many

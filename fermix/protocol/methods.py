@@ -67,7 +67,7 @@ class AttachmentName(TypedDict):
 
 
 class SendMessage(TypedDict):
-    """`message.send`: hand a message to the gateway. `id` is made by the client and unique (a UUID);
+    """`message.send`: hand a message to the gateway. `id` is made by the client and unique;
     `session` is 1 to 128 of letters, digits, "_" and "-". Answered with {} when the daemon has it.
     """
 

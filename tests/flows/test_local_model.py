@@ -9,20 +9,29 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.local_model import real_model
-from tests.flows.product import Product, running
+from tests.fakes.local_model import engine_wheel, model_file, real_model
+from tests.flows.product import Product, is_frozen, running
 
 pytestmark = [pytest.mark.slow, pytest.mark.model, pytest.mark.timeout(240)]
+
+CONFIG = "[fermix_web]\nport = 0\n"
 
 
 @pytest.fixture
 def product(tmp_path: Path) -> Generator[Product]:
-    model = real_model()
-    models = tmp_path / "fermix" / "models"
-    models.mkdir(mode=0o700, parents=True)
-    (tmp_path / "fermix").chmod(0o700)
-    shutil.copyfile(model, models / model.name)
-    with running(tmp_path, "[fermix_web]\nport = 0\n") as product:
+    """A home that holds the model; the frozen program is brought its engine too."""
+    product = Product(tmp_path, CONFIG)
+    product.prepare()
+    if is_frozen():
+        model = model_file()
+        brought = product.run("model", "fetch", "--from", str(model), "--from", str(engine_wheel()))
+        assert brought.returncode == 0, brought.stderr
+    else:
+        model = real_model()
+        models = product.home / "models"
+        models.mkdir(mode=0o700)
+        shutil.copyfile(model, models / model.name)
+    with running(tmp_path, CONFIG) as product:
         yield product
 
 

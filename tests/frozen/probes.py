@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -78,3 +79,30 @@ def handshake(url: str) -> int:
             return response.status
 
     return asyncio.run(post())
+
+
+def restored_files() -> list[bool]:
+    """Delete the unpacked program under itself, and say whether it was gone and is back after one check."""
+    import asyncio
+    import shutil
+    import sys
+    from pathlib import Path
+
+    from fermix.clock import SystemClock
+    from fermix.daemon.unpacked import UnpackedFiles
+    from fermix.native.program import own_program
+
+    own = Path(sys.__dict__["_MEIPASS"])
+    service = UnpackedFiles(own_program(os.environ), os.environ, SystemClock())
+
+    async def check() -> None:
+        up = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(service.run(up.set))
+            await up.wait()
+            running.cancel()
+
+    shutil.rmtree(own.parents[1])
+    gone = not own.exists()
+    asyncio.run(check())
+    return [gone, own.is_dir()]

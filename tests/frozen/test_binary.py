@@ -31,43 +31,9 @@ needs_mounts = pytest.mark.skipif(not can_mount(), reason="needs the right to mo
 
 
 @pytest.fixture(scope="module")
-def program() -> Path:
-    """The built program; `make build` makes it."""
-    if not PROGRAM.exists():
-        pytest.skip("dist/fermix is not built: make build")
-    return PROGRAM
-
-
-@pytest.fixture(scope="module")
 def bare(program: Path, tmp_path_factory: pytest.TempPathFactory) -> BareMachine:
     """A machine with a C library only, where the program has started once."""
     return BareMachine.make(tmp_path_factory.mktemp("bare"), program)
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home shared by the starts of this file, so that it unpacks once."""
-    return tmp_path_factory.mktemp("home")
-
-
-@pytest.fixture
-def ask_inside(program: Path, home: Path, tmp_path: Path) -> Callable[..., object]:
-    """Run a probe inside the frozen program and return its answer."""
-
-    def ask(probe: Callable[..., object], *arguments: object, **environment: str) -> object:
-        probes.write_probe(tmp_path, probe, *arguments)
-        done = subprocess.run(
-            [program, "_engine", "--folder", tmp_path, *probes.ARGUMENTS],
-            env={"HOME": str(home), "FERMIX_ENGINE_KEY": "none", **environment},
-            capture_output=True,
-            text=True,
-            timeout=START_S,
-            check=False,
-        )
-        assert (done.returncode, done.stderr) == (0, "")
-        return json.loads(done.stdout)
-
-    return ask
 
 
 @pytest.fixture(scope="module")

@@ -25,6 +25,10 @@ USER = "USER.md"
 MEMORY = "MEMORY.md"
 SEEDED = (IDENTITY, RULES)
 
+_DEFAULTS = files("fermix.agent.prompt") / "defaults"
+SHIPPED = {name: (_DEFAULTS / name).read_text(encoding="utf-8") for name in (*SEEDED, COMPACT)}
+"""Read with the import: the files of a frozen program may be gone when a turn wants them (faults.md, PKG-02)."""
+
 
 @dataclass(frozen=True, slots=True)
 class PromptFiles:
@@ -40,8 +44,7 @@ class PromptFiles:
 
 def shipped(name: str, agent_name: str) -> str:
     """Return the text we ship for a file, with the agent's name in it."""
-    text = files("fermix.agent.prompt").joinpath("defaults", name).read_text(encoding="utf-8")
-    return text.replace("{name}", agent_name)
+    return SHIPPED[name].replace("{name}", agent_name)
 
 
 def seed(home: Home, agent_name: str) -> tuple[str, ...]:
