@@ -499,7 +499,6 @@ OPEN = frozenset(
         "idem.forget-on-failed-start",
         "idem.process-local",
         "idem.not-telegram",
-        "home.table",
         "home.prompt-files",
         "home.skills",
         "home.plugins",
