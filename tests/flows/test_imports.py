@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.flows.product import WAIT_S, Product, compatible, scripted
+from tests.flows.product import WAIT_S, Product, compatible, is_frozen, scripted
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(is_frozen(), reason="Python itself tells, from source")]
 
 CALLS = [
     {"name": "content_search", "arguments": {"pattern": "a.c", "regex": True}},
