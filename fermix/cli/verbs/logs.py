@@ -36,8 +36,10 @@ def main(argv: list[str]) -> int:
     with file:
         for line in deque(file, maxlen=options.lines):
             print(line, end="", flush=True)
-        if options.follow:
-            _follow(path, file)
+        rotated = options.follow and _follow(path, file)
+    while rotated:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            rotated = _follow(path, file)
     return 0
 
 
@@ -45,17 +47,15 @@ def _log_file(stated: str) -> Path:
     return Path(stated) if stated.strip() else Home.locate(os.environ).log_file
 
 
-def _follow(path: Path, file: TextIO) -> None:
-    """Print new lines for ever; goes over to the new file when the log is rotated."""
+def _follow(path: Path, file: TextIO) -> bool:
+    """Print new lines until the log is rotated and this file is at its end; then True."""
     while True:
         rotated = _rotated(path, file)  # asked first: what was written before the rotation is still read here
         for line in file:
             print(line, end="", flush=True)
         if rotated:
-            file.close()
-            file = path.open(encoding="utf-8", errors="replace")
-        else:
-            time.sleep(POLL_S)
+            return True
+        time.sleep(POLL_S)
 
 
 def _rotated(path: Path, file: TextIO) -> bool:
