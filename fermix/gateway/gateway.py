@@ -91,6 +91,7 @@ class Gateway:
         replier = Replier(channel, message, self._rooms.events)
         if self._closing:
             await replier.tell(RESTARTING)
+            self._rooms.events.emit(MessageSettled(message.key, message.id, "failed", 0.0, RESTARTING))
             return
         self._rooms.events.emit(MessageReceived(message.key, message.id, verdict.trust, preview(message.text)))
         slot = self.lanes.reserve(message.key, message.id)

@@ -38,7 +38,6 @@ class Code(IntEnum):
     PROTOCOL_MISMATCH = -32001
     HELLO_REQUIRED = -32002
     REFUSED = -32003
-    STOPPING = -32004
 
 
 class Hello(TypedDict):

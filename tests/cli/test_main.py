@@ -83,6 +83,7 @@ def test_a_reader_that_leaves_early_ends_the_program_quietly() -> None:
     assert done.returncode in (0, 1)
 
 
+@pytest.mark.slow
 def test_every_verb_of_the_catalog_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
     for verb in VERBS:
         if verb.name.startswith("_"):

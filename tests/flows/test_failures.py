@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from fermix.gateway.gateway import RESTARTING
 from fermix.protocol.ask import Connection
 from tests.fakes.provider import Answer, Call, failure
 from tests.fakes.stage import Stage, staged
@@ -134,6 +135,28 @@ def test_invalid_utf_8_from_a_provider_ends_in_text_or_one_sentence(play: Play) 
     code, told = play.ask("hi", session="provider-bytes")
 
     assert (code, told["response"]) in ((0, "ab\ufffd\ufffd cd"), (1, told["error"]))
+
+
+def test_no_key_is_seen_in_the_list_of_processes_or_in_a_command(play: Play) -> None:
+    """SEC: a command that looks at everything its user may see finds no key of ours, whatever its place."""
+    look = "tr '\\0' ' ' < /proc/$PPID/cmdline; cat /proc/[0-9]*/cmdline | tr '\\0' ' '; env"
+    config = play.product.home / "config.toml"
+    before = config.read_text(encoding="utf-8")
+    config.write_text(before + 'api_key = "canary-0123456789abcdef"\n', encoding="utf-8")
+    connection = Connection(str(play.product.home / "daemon.sock"), client="test")
+    try:
+        connection.request("config.reload", {})
+        play.stage.play(Answer(calls=(Call("shell", {"command": look}),)), Answer(text="looked"))
+        assert play.ask("look", session="processes")[1]["response"] == "looked"
+    finally:
+        config.write_text(before, encoding="utf-8")
+        connection.request("config.reload", {})
+        connection.close()
+    (result,) = [item["content"] for item in play.stage.asked[1].body["messages"] if item["role"] == "tool"]
+
+    assert play.stage.asked[1].headers["authorization"] == "Bearer canary-0123456789abcdef"
+    assert "fermix" in str(result)
+    assert "canary" not in str(result)
 
 
 def test_stop_ends_the_running_turn_and_the_queue_behind_it_in_order(play: Play) -> None:
@@ -318,6 +341,24 @@ def _until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 10
     while not condition():
         assert time.monotonic() < deadline, "it did not come true in time"
+
+
+@covers("enqueue.agent-not-ready")
+def test_a_question_to_a_daemon_that_is_stopping_is_told_to_come_again(tmp_path: Path, play: Play) -> None:
+    """I pipeline 25: the sentence instead of silence, and a reply that is under way is still finished."""
+    play.stage.play(Answer(text="finished", delay_s=3))
+    with running(tmp_path, compatible(play.stage.base_url)) as product:
+        slow = product.spawn("ask", "--session", "slow", "hi")
+        _until(lambda: product.status()["turns_running"] == 1)
+        assert product.daemon is not None
+        product.daemon.terminate()
+        late: list[subprocess.CompletedProcess[str]] = []
+        _until(lambda: late.append(product.run("ask", "--session", "late", "hi")) or "restarting" in late[-1].stdout)
+        out, _ = slow.communicate(timeout=20)
+        assert product.daemon.wait(20) == 0
+
+    assert (late[-1].returncode, late[-1].stdout) == (1, RESTARTING + "\n")
+    assert out == "finished\n"
 
 
 def test_a_second_daemon_leaves_the_first_one_alone(play: Play) -> None:

@@ -278,6 +278,7 @@ async def test_the_turn_carries_the_trust_decided_at_the_door() -> None:
         assert sorted(seen) == [("m1", "operator", True), ("m2", "guest", True)]
 
 
+@covers("enqueue.agent-not-ready")
 async def test_closing_lets_running_turns_end_and_refuses_new_messages() -> None:
     gate = Gate()
     async with house(FakeAgent(gate)) as rooms:
