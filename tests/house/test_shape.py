@@ -32,6 +32,7 @@ LATE_IMPORTS = (
     "config/keyring_store.py",
     "tui/",
     "daemon/serve.py",
+    "fetch.py",
 )
 
 
