@@ -424,8 +424,6 @@ OPEN = frozenset(
         "proc.one-process",
         "proc.helpers.closed-list",
         "proc.state.one-owner",
-        "arch.core-below-channels",
-        "arch.core-without-web",
         "arch.webhook-calls-gateway",
         "arch.outbound.kinds",
         "ingress.voice.entry",

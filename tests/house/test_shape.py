@@ -104,6 +104,18 @@ def test_no_part_of_ours_talks_to_another_over_http_a_broker_or_a_pool() -> None
     assert [_name(path) for path in MODULES if banned.search(_text(path))] == []
 
 
+@covers("arch.core-below-channels", "arch.core-without-web")
+def test_the_core_knows_neither_channels_nor_the_web() -> None:
+    """Architecture, umbrella: what answers does not know through what it is asked."""
+    outer = re.compile(
+        r"^\s*(from|import) (fermix\.(channels|daemon|tui|cli|setup)|aiohttp\.web|aiohttp import .*web)\b", re.M
+    )
+    core = [path for path in MODULES if _name(path).startswith(("agent/", "gateway/", "store/", "config/"))]
+
+    assert len(core) > 50
+    assert [_name(path) for path in core if outer.search(_text(path))] == []
+
+
 def test_download_addresses_stand_in_one_file() -> None:
     address = re.compile(
         r"https?://(?!127\.0\.0\.1|localhost|\[::1\])[a-z0-9.-]+\.[a-z]{2,}/\S*\.(whl|gguf|zip|tar|gz|bin)\b"
