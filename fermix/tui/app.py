@@ -28,6 +28,7 @@ from fermix.tui.desk import Desk, SetupDesk
 from fermix.tui.link import Connect, StartDaemon
 from fermix.tui.screens.catalog import SCREENS, chat
 from fermix.tui.screens.chat import ChatScreen
+from fermix.tui.terminal import GONE, watched
 from fermix.tui.widgets.transcript import load_reply
 
 MIN_COLUMNS, MIN_LINES = 32, 10
@@ -164,8 +165,16 @@ def run_tui(
 
 
 async def _run(app: FermixApp) -> None:
-    with _leaving_on_signals(app):
+    with _leaving_on_signals(app), _leaving_without_terminal(app):
         await app.run_async()
+
+
+@contextmanager
+def _leaving_without_terminal(app: FermixApp) -> Generator[None]:
+    loop = asyncio.get_running_loop()
+    streams = {stream.fileno() for stream in (sys.__stdin__, sys.__stderr__) if stream is not None}  # Textual's own
+    with watched(tuple(streams), lambda: loop.call_soon_threadsafe(app.exit, GONE, GONE)):
+        yield
 
 
 @contextmanager

@@ -71,6 +71,29 @@ def test_terminal_is_given_back_as_it_was(tmp_path: Path, way: str | signal.Sign
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("is_busy", [False, True])
+def test_vanished_terminal_ends_the_program(tmp_path: Path, is_busy: bool):
+    """TUI-03: no SIGHUP reaches a program that the terminal does not control; it must not spin on an ended input."""
+    device, inner = pty.openpty()
+    fcntl.ioctl(device, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
+    argv = (*PLAY, str(tmp_path), "5000")
+    with subprocess.Popen(argv, cwd=REPO, env={**os.environ, **SCREEN}, stdin=inner, stdout=inner, stderr=inner) as on:
+        os.close(inner)
+        screen = Terminal(on, device)
+        try:
+            screen.until("Ask anything")
+            if is_busy:
+                screen.type("go\r")
+                screen.until("Streaming")
+            os.close(device)
+            code = on.wait(WAIT_S)
+        finally:
+            on.kill()
+
+    assert code == 129
+
+
+@pytest.mark.slow
 def test_failing_widget_ends_in_a_sentence_and_a_file(tmp_path: Path):
     """TUI-03: an exception in a widget restores the terminal; the traceback is for the log folder only."""
     with terminal(sys.executable, "-c", CRASHING, str(tmp_path)) as on:
