@@ -128,8 +128,8 @@ class Answers:
         with _taken(call.descriptors) as files:
             wish = checked(_SEND, call.params)
             _check_session(wish["session"])
-            if not 0 < len(wish["id"]) <= MAX_ID_CHARS:
-                raise RequestError(Code.INVALID_PARAMS, f"id takes 1 to {MAX_ID_CHARS} characters")
+            if not wish["id"].strip() or len(wish["id"]) > MAX_ID_CHARS:
+                raise RequestError(Code.INVALID_PARAMS, f"id takes 1 to {MAX_ID_CHARS} characters, not all blank")
             media = await self._media(files, wish.get("attachments", []))
         if wish["id"] in self._seen:
             return {}
@@ -159,7 +159,7 @@ class Answers:
         )
 
     async def _origin(self, call: Call, cwd: str | None) -> LocalOrigin:
-        directory = await self._rooms.workers.run(local.request_directory, cwd, Path.is_dir)
+        directory = await self._rooms.workers.run(local.request_directory, cwd, _is_folder)
         return LocalOrigin(directory, attended=not is_descendant(call.client.peer.pid, os.getpid()))
 
     def _remember(self, message_id: str) -> None:
@@ -254,6 +254,10 @@ def _taken(waiting: deque[int]) -> Generator[Sequence[int]]:
     finally:
         for descriptor in files:
             os.close(descriptor)
+
+
+def _is_folder(path: Path) -> bool:
+    return os.path.isdir(path)  # noqa: PTH112 - pathlib's raises for a name that no file system takes
 
 
 def _check_session(session: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import select
 import stat
 import sys
 import threading
@@ -26,6 +27,7 @@ from fermix.home import PRIVATE_FILE, Home
 
 FILE_BYTES = 10_000_000
 KEPT_FILES = 5  # the current one and four before it
+SCREEN_CHARS = select.PIPE_BUF // 4  # a pipe that can be written to takes so much at once; UTF-8 has 1 to 4 bytes each
 RECORD_CHARS = 65_536  # a longer one is cut; somebody else's error text may be of any size
 QUIET = ("aiohttp", "httpx", "httpcore", "asyncio", "urllib3", "markdown_it")
 """Libraries that log addresses at INFO, and an address may hold a token (SEC-01)."""
@@ -115,7 +117,30 @@ class _PrivateFile(_LossIsSaidOnce, RotatingFileHandler):
 
 
 class _Screen(_LossIsSaidOnce, logging.StreamHandler[TextIO]):
-    """The terminal of `fermix --daemon`."""
+    """The terminal of `fermix --daemon`. A stopped terminal or a pipe that nobody reads misses what it has no room for:
+    the daemon does not wait for it.
+    """
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            text = self.format(record) + self.terminator
+            for at in range(0, len(text), SCREEN_CHARS):
+                if not _has_room(self.stream):
+                    return
+                self.stream.write(text[at : at + SCREEN_CHARS])
+                self.flush()
+        except Exception:  # noqa: BLE001 - as logging's own handlers do
+            self.handleError(record)
+
+
+def _has_room(screen: TextIO) -> bool:
+    try:
+        descriptor = screen.fileno()
+    except OSError:  # a stream without a descriptor
+        return True
+    poll = select.poll()
+    poll.register(descriptor, select.POLLOUT)
+    return bool(poll.poll(0))
 
 
 def _open_private(path: str, flags: int) -> int:

@@ -35,6 +35,7 @@ SOFT_PENDING_BYTES = 256 * 1024  # past that a client misses deltas
 HARD_PENDING_BYTES = 16 * 1024 * 1024  # past that it is dropped
 PROBE_S = 0.5
 HELLO_S = 10.0
+BACKLOG = 1_024  # clients that may call in one moment; one more hears that no daemon runs
 
 
 class RequestError(FermixError):
@@ -280,7 +281,7 @@ def _listening(path: Path) -> Generator[socket.socket]:
             listener.bind(str(path))
         finally:
             os.umask(old)
-        listener.listen(64)
+        listener.listen(BACKLOG)
         try:
             yield listener
         finally:

@@ -213,12 +213,13 @@ async def test_the_working_directory_travels_when_it_is_one(house: House, tmp_pa
     listening = Listening(house)
     dial = await house.dial()
     await dial.subscribe()
-    for number, cwd in enumerate((str(tmp_path), "relative", str(tmp_path / "missing"), None)):
+    folders = (str(tmp_path), "relative", str(tmp_path / "missing"), "/" + "x" * 5_000, "/nul\0", None)
+    for number, cwd in enumerate(folders):
         await dial.ask("hi", id=f"m{number}", cwd=cwd)
         await dial.next("turn.ended")
     origins = [turn.message.origin for turn in listening.turns]
 
-    assert [origin.cwd if origin else "none" for origin in origins] == [tmp_path, None, None, None]
+    assert [origin.cwd if origin else "none" for origin in origins] == [tmp_path, *[None] * 5]
 
 
 def _child_that_asks(path: Path) -> subprocess.Popen[bytes]:

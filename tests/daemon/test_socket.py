@@ -116,6 +116,7 @@ async def test_what_is_no_request_is_answered_with_its_code_and_the_next_one_wor
         ),
         ("message.send", {"id": "m", "session": "no spaces", "text": "hi"}, "session"),
         ("message.send", {"id": "", "session": "s", "text": "hi"}, "id"),
+        ("message.send", {"id": " ", "session": "s", "text": "hi"}, "id"),
         ("message.send", {"id": "m" * 129, "session": "s", "text": "hi"}, "id"),
         ("turn.stop", {}, "session"),
         ("turn.stop", {"session": "../x"}, "session"),
@@ -243,6 +244,17 @@ async def test_a_client_that_never_reads_is_dropped_at_the_hard_bound_and_no_soo
     assert "result" in await quick.request("status")
     await until(lambda: house.audience._listeners == [])
     assert await deaf.hung_up()
+
+
+async def test_two_hundred_clients_may_call_in_one_moment(house: House) -> None:
+    """A full backlog is an error at once, which a client takes for a daemon that does not run."""
+    with contextlib.ExitStack() as opened:
+        for _ in range(200):  # the daemon, on this very loop, accepts none of them meanwhile
+            client = opened.enter_context(socket.socket(socket.AF_UNIX))
+            client.setblocking(False)
+            client.connect(str(house.home.daemon_socket))
+
+        assert "result" in await (await house.dial()).request("status")
 
 
 async def test_requests_are_answered_while_another_client_sends_half_a_line(house: House) -> None:

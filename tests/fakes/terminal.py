@@ -27,6 +27,7 @@ class Terminal:
         self.process = process
         self.device = device
         self.shown = b""
+        self.is_there = True
 
     def until(self, text: str, wait_s: float = WAIT_S) -> None:
         until_s = time.monotonic() + wait_s
@@ -36,6 +37,11 @@ class Terminal:
 
     def type(self, text: str) -> None:
         os.write(self.device, text.encode())
+
+    def vanish(self) -> None:
+        """Close our end, as a terminal window that crashes does."""
+        self.is_there = False
+        os.close(self.device)
 
     def end(self) -> int:
         """The exit code of a program that is leaving."""
@@ -73,10 +79,12 @@ def terminal(*argv: str, environ: Mapping[str, str] = SCREEN, size: tuple[int, i
         stderr=inner,
         start_new_session=True,
     )
+    on = Terminal(process, device)
     try:
-        yield Terminal(process, device)
+        yield on
     finally:
         process.kill()
         process.wait(WAIT_S)
         os.close(inner)
-        os.close(device)
+        if on.is_there:
+            os.close(device)

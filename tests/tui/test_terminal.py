@@ -74,23 +74,14 @@ def test_terminal_is_given_back_as_it_was(tmp_path: Path, way: str | signal.Sign
 @pytest.mark.parametrize("is_busy", [False, True])
 def test_vanished_terminal_ends_the_program(tmp_path: Path, is_busy: bool):
     """TUI-03: no SIGHUP reaches a program that the terminal does not control; it must not spin on an ended input."""
-    device, inner = pty.openpty()
-    fcntl.ioctl(device, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
-    argv = (*PLAY, str(tmp_path), "5000")
-    with subprocess.Popen(argv, cwd=REPO, env={**os.environ, **SCREEN}, stdin=inner, stdout=inner, stderr=inner) as on:
-        os.close(inner)
-        screen = Terminal(on, device)
-        try:
-            screen.until("Ask anything")
-            if is_busy:
-                screen.type("go\r")
-                screen.until("Streaming")
-            os.close(device)
-            code = on.wait(WAIT_S)
-        finally:
-            on.kill()
+    with terminal(*PLAY, str(tmp_path), "5000") as on:
+        on.until("Ask anything")
+        if is_busy:
+            on.type("go\r")
+            on.until("Streaming")
+        on.vanish()
 
-    assert code == 129
+        assert on.process.wait(WAIT_S) == 129
 
 
 @pytest.mark.slow

@@ -112,6 +112,7 @@ async def test_what_is_not_allowed_is_denied(toolbox: Toolbox, arguments: dict[s
         ({"command": "pwd", "working_dir": "none"}, "working_dir is not a folder"),
         ({"command": "true " + "x" * 200_000}, "could not be started: Argument list too long"),
         ({"command": "a\0b"}, "a command cannot hold a NUL character"),
+        ({"command": "a\ud800b"}, "or half a surrogate pair"),
     ],
 )
 async def test_what_cannot_be_started_is_said(toolbox: Toolbox, arguments: dict[str, str], sentence: str) -> None:
