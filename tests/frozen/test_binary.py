@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 
 import fermix
 from fermix.cli.catalog import VERBS
-from tests.fakes.authority import Authority
+from tests.fakes.authority import NAME, Authority
 from tests.fakes.file_server import FileServer
 from tests.frozen import probes
 from tests.frozen.bare import START_S, BareMachine
@@ -119,12 +120,28 @@ def test_child_gets_the_users_environment(ask_inside: Callable[..., object], use
 @needs_mounts
 def test_certificate_authorities_come_along(bare: BareMachine) -> None:
     """PKG-05: the machine has no store, nor a folder where the one that built the program has its own."""
+    assert len(_authorities(bare)) > 50
+
+
+@needs_mounts
+def test_store_of_another_distribution_is_found(bare: BareMachine, tmp_path: Path) -> None:
+    """PKG-05: built on Debian, run on Fedora, where the owner has added a company's authority."""
+    store = bare.root / "etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem"
+    store.parent.mkdir(parents=True)
+    shutil.copy(Authority(tmp_path).file, store)
+
+    (only,) = _authorities(bare)
+    shutil.rmtree(bare.root / "etc")
+
+    assert NAME in only
+
+
+def _authorities(bare: BareMachine) -> list[str]:
     probes.write_probe(bare.root / "probe", probes.authorities)
-
     done = bare.run("_engine", "--folder", "/probe", *probes.ARGUMENTS, environment={"FERMIX_ENGINE_KEY": "none"})
-
     assert (done.returncode, done.stderr) == (0, "")
-    assert len(json.loads(done.stdout)) > 50
+    found: list[str] = json.loads(done.stdout)
+    return found
 
 
 def test_users_authority_is_trusted(ask_inside: Callable[..., object], tmp_path: Path) -> None:
