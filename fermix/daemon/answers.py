@@ -26,7 +26,9 @@ from fermix.gateway import Channel, Gateway
 from fermix.home import Home
 from fermix.message import ROOT_THREAD, ConversationKey, LocalOrigin, Media
 from fermix.native.peer import is_descendant
+from fermix.protocol.frames import encode
 from fermix.protocol.methods import (
+    MAX_LINE_BYTES,
     PROTOCOL,
     AttachmentName,
     Code,
@@ -46,6 +48,10 @@ Result = Mapping[str, object]
 
 MAX_ID_CHARS = 128
 MAX_HISTORY = 500
+HISTORY_BYTES = (
+    MAX_LINE_BYTES // 2
+)  # of one answer; a client refuses a longer line, and could never show the conversation
+ENTRY_CHARS = 100_000
 MAX_ATTACHMENT_BYTES = 20 * 1024 * 1024
 REMEMBERED_IDS = 10_000
 
@@ -199,7 +205,7 @@ class Answers:
         if not 0 < wish["limit"] <= MAX_HISTORY:
             raise RequestError(Code.INVALID_PARAMS, f"limit takes 1 to {MAX_HISTORY}")
         entries = await self._rooms.conversations.entries(_key(wish["session"]), wish["limit"])
-        return {"entries": [_entry(entry) for entry in entries]}
+        return {"entries": _fitting([_entry(entry) for entry in entries])}
 
     async def _status(self, call: Call) -> Result:
         rooms = self._rooms
@@ -270,12 +276,28 @@ def _key(session: str) -> ConversationKey:
     return ConversationKey(local.NAME, session, ROOT_THREAD)
 
 
+def _fitting(entries: Sequence[HistoryEntry]) -> list[HistoryEntry]:
+    """Return the newest entries that fit into one line."""
+    kept: deque[HistoryEntry] = deque()
+    left_bytes = HISTORY_BYTES
+    for entry in reversed(entries):
+        left_bytes -= len(encode(entry))
+        if left_bytes < 0:
+            break
+        kept.appendleft(entry)
+    return list(kept)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= ENTRY_CHARS else f"{text[:ENTRY_CHARS]}… (+{len(text) - ENTRY_CHARS} characters)"
+
+
 def _entry(entry: Entry) -> HistoryEntry:
-    line: HistoryEntry = {"role": entry.role, "text": entry.text, "at": entry.at.isoformat()}
+    line: HistoryEntry = {"role": entry.role, "text": _shortened(entry.text), "at": entry.at.isoformat()}
     if entry.role == "assistant":
         line["model"] = entry.model or None
     if entry.role == "tool":
-        line.update({"tool": entry.tool, "arguments": entry.arguments, "ok": entry.ok})
+        line.update({"tool": entry.tool, "arguments": _shortened(entry.arguments), "ok": entry.ok})
     return line
 
 

@@ -112,7 +112,9 @@ class ConversationList(TypedDict):
 
 
 class GetHistory(TypedDict):
-    """`conversation.history`: the last `limit` entries (at most 500), oldest first."""
+    """`conversation.history`: the last `limit` entries (at most 500), oldest first; fewer when they are very long, and
+    a long text is cut: the answer is one line.
+    """
 
     session: str
     limit: int

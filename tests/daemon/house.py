@@ -80,6 +80,7 @@ class House:
     gateway: Gateway
     audience: Audience
     control: FakeControl
+    conversations: Conversations
     dialled: list[Dial] = field(default_factory=list)
 
     async def dial(self, *, hello: bool = True) -> Dial:
@@ -196,7 +197,7 @@ async def opened(root: Path, *, wrap: Callable[[Answers], Any] | None = None) ->
         server = SocketServer(home.daemon_socket, wrap(methods) if wrap else methods, audience)
         await stack.enter_async_context(running(audience.run))
         await stack.enter_async_context(running(server.run))
-        house = House(home, events, agent, gateway, audience, control)
+        house = House(home, events, agent, gateway, audience, control, conversations)
         yield house
         for dial in house.dialled:
             dial.close()

@@ -13,10 +13,14 @@ from typing import Any
 
 import pytest
 
+from fermix.agent.memory.rows import Note
+from fermix.agent.model import AssistantMessage, UserMessage
 from fermix.agent.turn import Completed, ReplyPort, Turn
+from fermix.channels import local
 from fermix.daemon import answers
-from fermix.message import Media
-from fermix.protocol.methods import Code
+from fermix.message import ROOT_THREAD, ConversationKey, Media
+from fermix.protocol.frames import encode
+from fermix.protocol.methods import MAX_LINE_BYTES, Code
 from tests.daemon.house import House, until
 from tests.fakes.channel import completed
 
@@ -305,6 +309,25 @@ async def test_histories_are_listed_and_read(house: House) -> None:
     assert (await dial.request("conversation.list"))["result"] == {"conversations": []}
     history = await dial.request("conversation.history", {"session": "never", "limit": 500})
     assert history["result"] == {"entries": []}
+
+
+async def test_a_history_fits_into_one_line_whatever_it_holds(house: House) -> None:
+    """A client refuses a longer line: it would lose the connection and ask again for ever."""
+    key = ConversationKey(local.NAME, "long", ROOT_THREAD)
+    await house.conversations.append(key, UserMessage("\0" * 3_000_000))
+    for number in range(60):
+        await house.conversations.append(key, UserMessage("x" * 60_000), AssistantMessage(f"answer {number}"))
+    await house.conversations.append(key, UserMessage("y" * 3_000_000), Note("end"))
+    dial = await house.dial()
+    result = (await dial.request("conversation.history", {"session": "long", "limit": 500}))["result"]
+    entries = result["entries"]
+
+    assert len(encode(result)) < MAX_LINE_BYTES
+    assert entries[-1]["text"] == "end"
+    assert entries[-2]["text"].startswith("yyy")
+    assert entries[-2]["text"].endswith("… (+2900000 characters)")
+    assert entries[-3]["text"] == "answer 59"
+    assert len(entries) > 50
 
 
 def _descriptors() -> int:
