@@ -99,6 +99,7 @@ class Gateway:
 
     async def _intake(self, message: Message, verdict: Authorization, replier: Replier, slot: Slot) -> None:
         """Prepare one message for its turn; every way out fills or releases the slot."""
+        settled = MessageSettled(message.key, message.id, "handled", 0.0)
         try:
             if not message.text.strip() and not message.media:
                 await replier.tell(EMPTY)
@@ -110,8 +111,9 @@ class Gateway:
         except Exception:
             log.exception("a message broke on its way in")
             await replier.tell(BROKEN)
+            settled = MessageSettled(message.key, message.id, "failed", 0.0, BROKEN)
         slot.release()
-        self._rooms.events.emit(MessageSettled(message.key, message.id, "handled", 0.0))
+        self._rooms.events.emit(settled)
 
     async def _command(
         self, command: Command, rest: str, message: Message, verdict: Authorization, replier: Replier, slot: Slot

@@ -14,7 +14,7 @@ from fermix.clock import SystemClock
 from fermix.events import EventQueue, Events, MessageReceived, MessageSettled
 from fermix.gateway import Access, Authorizer, Gateway, Rooms
 from fermix.gateway.commands.catalog import COMMANDS
-from fermix.gateway.gateway import EMPTY, RESTARTING
+from fermix.gateway.gateway import BROKEN, EMPTY, RESTARTING
 from fermix.message import ConversationKey
 from tests.fakes.channel import FakeAgent, FakeChannel, completed, message
 from tests.requirements import covers
@@ -23,8 +23,11 @@ from tests.requirements import covers
 @dataclass
 class FakeConversations:
     cleared: list[ConversationKey] = field(default_factory=list)
+    broken: bool = False
 
     async def clear(self, key: ConversationKey) -> None:
+        if self.broken:
+            raise RuntimeError("bug")
         self.cleared.append(key)
 
 
@@ -260,6 +263,16 @@ async def test_new_clears_this_conversation() -> None:
         await rooms.channel.wait_for(1)
 
         assert rooms.conversations.cleared == [ConversationKey("cli", "chat", "root")]
+
+
+async def test_a_command_that_breaks_is_no_success() -> None:
+    async with house() as rooms:
+        rooms.conversations.broken = True
+        await rooms.say("/new")
+        settled = await rooms.settled(1)
+
+        assert rooms.channel.sent == [("m1", BROKEN)]
+        assert (settled[0].outcome, settled[0].error) == ("failed", BROKEN)
 
 
 @covers("enqueue.trust-attached", "trust.whole-turn")
