@@ -311,6 +311,22 @@ def test_a_full_disk_before_the_first_start_is_said_with_what_to_do(tmp_path: Pa
     assert not half
 
 
+def test_a_database_that_breaks_under_a_running_daemon_ends_each_message_with_a_sentence(
+    tmp_path: Path, play: Play
+) -> None:
+    """Issue 2, bad input: a broken `memory.db`; nobody waits for an answer that cannot come."""
+    with running(tmp_path, compatible(play.stage.base_url)) as product:
+        for suffix in ("", "-wal", "-shm"):
+            (product.home / f"memory.db{suffix}").write_bytes(b"this is no database" * 500)
+        asked = product.run("ask", "--timeout", "10", "hello")
+        command = product.run("ask", "--timeout", "10", "/new")
+
+    assert (asked.returncode, command.returncode) == (1, 1)
+    assert "memory.db is damaged" in asked.stdout
+    assert "Something went wrong on my side" in command.stdout
+    assert "Traceback" not in asked.stdout + asked.stderr + command.stdout + command.stderr
+
+
 def test_a_disk_that_fills_up_costs_no_answer_and_is_said_until_there_is_room(tmp_path: Path, play: Play) -> None:
     """History is kept in memory meanwhile; `fermix status` says so, and what comes later is written again."""
     product = Product(tmp_path)
