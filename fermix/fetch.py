@@ -227,7 +227,7 @@ class HttpSource:
         if broken is None:
             raise Unavailable(f"has only {into.offset} of {into.artifact.size_bytes} bytes")
         what = "cannot be reached" if into.offset == start else f"broke off at byte {into.offset}"
-        raise Unavailable(f"{what} ({broken or type(broken).__name__})") from broken
+        raise Unavailable(f"{what} ({str(broken) or type(broken).__name__})") from broken
 
     def _read(self, client: httpx.Client, into: Incoming) -> None:
         wanted = {"Range": f"bytes={into.offset}-"} if into.offset else {}
