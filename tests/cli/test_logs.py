@@ -47,6 +47,16 @@ def test_the_file_may_be_elsewhere(
     assert capsys.readouterr().out == "elsewhere\n"
 
 
+def test_a_relative_place_is_refused_as_the_daemon_refuses_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A relative one would name another file in every folder."""
+    monkeypatch.setenv("FERMIX_LOG_FILE", "other.log")
+
+    assert logs.main([]) == 1
+    assert "FERMIX_LOG_FILE: must be an absolute path" in capsys.readouterr().err
+
+
 def test_what_cannot_be_shown_is_said_in_one_sentence(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     codes = [logs.main([]), logs.main(["-n", "-1"])]
     log.mkdir()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TextIO
 
 from fermix.cli import output
+from fermix.config.environment import log_file
 from fermix.errors import FermixError
 from fermix.home import Home
 
@@ -24,7 +25,7 @@ def main(argv: list[str]) -> int:
     if options.lines < 0:
         return output.wrong_use("logs", "-n takes a number of lines, 0 or more")
     try:
-        path = _log_file(os.environ.get("FERMIX_LOG_FILE", ""))
+        path = log_file(Home.locate(os.environ), os.environ)
     except FermixError as error:
         return output.failed("logs", str(error))
     try:
@@ -41,10 +42,6 @@ def main(argv: list[str]) -> int:
         with path.open(encoding="utf-8", errors="replace") as file:
             rotated = _follow(path, file)
     return 0
-
-
-def _log_file(stated: str) -> Path:
-    return Path(stated) if stated.strip() else Home.locate(os.environ).log_file
 
 
 def _follow(path: Path, file: TextIO) -> bool:
