@@ -18,6 +18,7 @@ from fermix.agent.registry import CapabilityRegistry
 from fermix.clock import Clock
 from fermix.config.model import Config
 from fermix.config.secret_store import open_store
+from fermix.daemon.health import HealthBoard
 from fermix.daemon.http import HttpServer
 from fermix.events import Events
 from fermix.home import Home
@@ -84,6 +85,7 @@ class Parts:
     registry: CapabilityRegistry
     embedded: EmbeddedModel
     http: HttpServer
+    health: HealthBoard
     workers: Workers
 
 
@@ -95,6 +97,7 @@ class Control:
     ) -> None:
         self._home = home
         self._environ = environ
+        self._began_with = config
         self._config = config
         self._parts = parts
         self._stop = stop
@@ -104,8 +107,9 @@ class Control:
         parts = self._parts
         config = await parts.workers.run(load_config, self._home, self._environ)
         candidates = await parts.workers.run(read_candidates, self._home, config)
-        restart = [name for name in NEED_RESTART if config.sections[name] != self._config.sections[name]]
+        restart = [name for name in NEED_RESTART if config.sections[name] != self._began_with.sections[name]]
         self._config = config
+        parts.health.waits_for_restart(restart)
         parts.routes.use(candidates, local=config.core.local_model.enabled)
         parts.agent.reconfigure(registry=parts.registry, router=parts.routes.router, settings=prompt_settings(config))
         log.info("configuration read again")

@@ -105,7 +105,7 @@ async def serve(start: Start) -> None:
             Gateway.open(Rooms(agent, Authorizer(LOCAL), conversations, COMMANDS, events, clock))
         )
         http = HttpServer(config.web.bind, config.web.port, health)
-        parts = Parts(routes, agent, registry, embedded, http, workers)
+        parts = Parts(routes, agent, registry, embedded, http, health, workers)
         control = Control(home, start.environ, config, parts, stop)
         rooms = answers.Rooms(
             home, clock, gateway, LocalChannel(audience), conversations, audience, health, routes, workers, control
