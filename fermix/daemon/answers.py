@@ -35,6 +35,7 @@ from fermix.protocol.methods import (
     GetHistory,
     Hello,
     HistoryEntry,
+    Reloaded,
     SendMessage,
     Status,
     StopTurn,
@@ -65,7 +66,7 @@ _HISTORY = TypeAdapter(GetHistory)
 class Control(Protocol):
     """What clients may ask of the daemon itself."""
 
-    async def reload(self) -> Params: ...
+    async def reload(self) -> Reloaded: ...
 
     def fetch_model(self) -> None: ...
 
@@ -229,7 +230,7 @@ class Answers:
         return dict(status)
 
     async def _reload(self, call: Call) -> Result:
-        return await self._rooms.control.reload()
+        return dict(await self._rooms.control.reload())
 
     async def _fetch(self, call: Call) -> Result:
         self._rooms.control.fetch_model()

@@ -23,7 +23,7 @@ from fermix.daemon.http import HttpServer
 from fermix.events import Events
 from fermix.home import Home
 from fermix.net import Net
-from fermix.protocol.methods import LocalModel, ProviderRow
+from fermix.protocol.methods import LocalModel, ProviderRow, Reloaded
 from fermix.setup.sections import load_config
 from fermix.workers import Workers
 
@@ -102,7 +102,7 @@ class Control:
         self._parts = parts
         self._stop = stop
 
-    async def reload(self) -> Mapping[str, object]:
+    async def reload(self) -> Reloaded:
         """Read the configuration again. What is wrong is an answer, and the old configuration stays in use."""
         parts = self._parts
         config = await parts.workers.run(load_config, self._home, self._environ)

@@ -184,6 +184,13 @@ class Status(TypedDict):
     failures: list[str]
 
 
+class Reloaded(TypedDict):
+    """`config.reload`: the route that would answer now, and the sections that count only after a restart."""
+
+    model: str | None
+    restart_required: list[str]
+
+
 class Nothing(TypedDict):
     """No params, or no result."""
 
@@ -255,15 +262,14 @@ class ToolEnded(TypedDict):
 
 
 class ReplySent(TypedDict):
-    """`reply`: a whole text for this message. `final` is False for what is sent while the turn goes on.
-    `model` is None when Fermix itself speaks (a command's answer, an error).
+    """`reply`: a whole text for this message. `model` is None when Fermix itself speaks (a command's answer, an
+    error).
     """
 
     session: str
     message_id: str
     text: str
     model: str | None
-    final: bool
 
 
 class TurnOver(TypedDict):

@@ -23,7 +23,7 @@ from fermix.events import Events
 from fermix.gateway import Authorizer, Gateway, Rooms
 from fermix.gateway.commands.catalog import COMMANDS
 from fermix.home import Home
-from fermix.protocol.methods import PROTOCOL, LocalModel, ProviderRow
+from fermix.protocol.methods import PROTOCOL, LocalModel, ProviderRow, Reloaded
 from fermix.store import Database
 from fermix.workers import Workers
 from tests.fakes.channel import FakeAgent
@@ -55,7 +55,7 @@ class FakeModels:
 class FakeControl:
     asked: list[str] = field(default_factory=list)
 
-    async def reload(self) -> Mapping[str, object]:
+    async def reload(self) -> Reloaded:
         self.asked.append("reload")
         return {"model": "fake/model", "restart_required": []}
 
