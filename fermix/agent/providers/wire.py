@@ -13,9 +13,9 @@ from typing import Protocol
 
 from fermix.agent.model import ChatMessage, ChatRequest, Image, JsonObject, ToolMessage, UserMessage, valid_text
 from fermix.agent.providers.answer import Reader
+from fermix.agent.results import NO_OUTPUT
 
 IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-NO_OUTPUT = "(no output)"  # servers refuse blank text in a result, and a model should see that there was none
 NO_TEXT = "(no text)"
 TOOL_PICTURES = "Pictures returned by the tools:"
 
