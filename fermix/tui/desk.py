@@ -61,6 +61,11 @@ class LocalModel:
         return self.state in ("fetching", *MODEL_NEWS)
 
 
+def new_session() -> str:
+    """Name a conversation that nobody has begun."""
+    return f"chat-{uuid4().hex[:8]}"
+
+
 class Desk:
     """Made by the app, one for its life."""
 
@@ -112,7 +117,7 @@ class Desk:
         await self._load_history()
 
     async def open_new(self) -> None:
-        await self.open(f"chat-{uuid4().hex[:8]}")
+        await self.open(new_session())
 
     async def fetch_model(self) -> None:
         """Ask for the local model; its progress comes as events."""
