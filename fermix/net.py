@@ -154,7 +154,7 @@ class Net:
         async with self._trust_wanted:
             if self._trust is None:
                 try:
-                    self._trust = await asyncio.to_thread(client_context)
+                    self._trust = await asyncio.to_thread(client_context)  # once a process; `Workers` stands beside us
                 except NeedsOperator as error:
                     raise NetFailed("tls", host, str(error)) from error
             return self._trust

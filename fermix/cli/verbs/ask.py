@@ -186,7 +186,7 @@ def _stop(connection: Connection, message_id: str, session: str) -> None:
             if answer.take(name, params):
                 return
     except (OSError, DaemonGone, RequestFailed):
-        return  # the daemon is gone or busy; it notices the closed connection
+        return  # the daemon is gone or busy: nothing more can be done from here
 
 
 def _working_directory() -> str | None:
