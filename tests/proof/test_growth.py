@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.load import proportional_bytes
-from bench.turn import ask
+from bench.program import ask, proportional_bytes
 from fermix.protocol.ask import Connection
 from tests.flows.product import compatible, running, scripted
 
