@@ -9,6 +9,7 @@ import re
 import select
 import struct
 import subprocess
+import sys
 import termios
 import time
 from collections.abc import Generator, Mapping
@@ -23,9 +24,10 @@ WAIT_S = 5.0
 class Terminal:
     """A terminal device with a program on it; `shown` is all that was written to it."""
 
-    def __init__(self, process: subprocess.Popen[bytes], device: int) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], device: int, inner: int) -> None:
         self.process = process
         self.device = device
+        self._inner = inner
         self.shown = b""
         self.is_there = True
 
@@ -37,6 +39,13 @@ class Terminal:
 
     def type(self, text: str) -> None:
         os.write(self.device, text.encode())
+
+    def until_read(self) -> None:
+        """Wait until the program has taken what was typed, so that the next key comes in a read of its own."""
+        until_s = time.monotonic() + WAIT_S
+        while int.from_bytes(fcntl.ioctl(self._inner, termios.FIONREAD, bytes(4)), sys.byteorder):
+            assert time.monotonic() < until_s, "nobody reads"
+            self._read()
 
     def vanish(self) -> None:
         """Close our end, as a terminal window that crashes does."""
@@ -79,7 +88,7 @@ def terminal(*argv: str, environ: Mapping[str, str] = SCREEN, size: tuple[int, i
         stderr=inner,
         start_new_session=True,
     )
-    on = Terminal(process, device)
+    on = Terminal(process, device, inner)
     try:
         yield on
     finally:
