@@ -24,7 +24,8 @@ from fermix.clock import Clock
 from fermix.config.model import LocalModelSettings
 from fermix.config.secrets import Secret
 from fermix.errors import FermixError, NeedsOperator, ServerUnavailable, Unavailable
-from fermix.events import DownloadProgress, Events
+from fermix.events import DownloadProgress, DownloadState, Events
+from fermix.fetch import Artifact
 from fermix.native.child import Child, child_environment
 from fermix.protocol.methods import LocalModel
 
@@ -63,6 +64,25 @@ class _Attempt:
         else:
             self.error = outcome
         self.over.set()
+
+
+class _Whole:
+    """One download out of the steps of several files, so that who watches sees one bar and one end."""
+
+    def __init__(self, missing: Sequence[Artifact]) -> None:
+        self._total_bytes = sum(artifact.size_bytes for artifact in missing)
+        self._done_bytes: dict[str, int] = {}
+
+    def add(self, step: DownloadProgress) -> DownloadProgress:
+        """Where the whole stands after this step of one file; that a file is done is not yet the end."""
+        self._done_bytes[step.name] = step.done_bytes
+        return self._standing("verifying" if step.state == "verifying" else "running")
+
+    def end(self, problem: str) -> DownloadProgress:
+        return self._standing("failed" if problem else "done", problem)
+
+    def _standing(self, state: DownloadState, error: str = "") -> DownloadProgress:
+        return DownloadProgress(MODEL_NAME, sum(self._done_bytes.values()), self._total_bytes, state, error)
 
 
 class EmbeddedModel:
@@ -210,10 +230,11 @@ class EmbeddedModel:
         env = child_environment(self._environ, FETCH_VARIABLES)
         self._fetching = True
         self._problem = ""
+        whole = _Whole(self._files.missing())
         try:
             async with Child.open(argv, cwd=self._files.folder, env=env) as child:
                 async for line in child.lines():
-                    self._take(_progress(line))
+                    self._take(DownloadProgress(**json.loads(line)), whole)
                 if await child.wait() != 0:
                     self._problem = self._problem or _last_words(child)
         except OSError as error:
@@ -222,11 +243,14 @@ class EmbeddedModel:
             self._fetching = False
             self._progress = None
             self._fetched.set()
+        self._events.emit(whole.end(self._problem))  # only now: who is told may ask for the status at once
 
-    def _take(self, progress: DownloadProgress) -> None:
-        self._progress = progress
-        self._problem = progress.error
-        self._events.emit(progress)
+    def _take(self, step: DownloadProgress, whole: _Whole) -> None:
+        if step.state == "failed":
+            self._problem = step.error
+            return
+        self._progress = whole.add(step)
+        self._events.emit(self._progress)
 
     def _state(self, *, absent: bool) -> State:
         if self._fetching or self._fetch_wanted:
@@ -288,10 +312,6 @@ async def _listening(child: Child) -> str:
     except TimeoutError:
         raise EngineGone(f"not ready after {LOAD_S:.0f} s") from None
     raise EngineGone(_last_words(child))
-
-
-def _progress(line: str) -> DownloadProgress:
-    return DownloadProgress(**json.loads(line))
 
 
 def _last_words(child: Child) -> str:
