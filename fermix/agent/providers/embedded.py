@@ -27,13 +27,14 @@ from fermix.errors import FermixError, NeedsOperator, ServerUnavailable, Unavail
 from fermix.events import DownloadProgress, DownloadState, Events
 from fermix.fetch import Artifact
 from fermix.native.child import Child, child_environment
+from fermix.native.program import own_variables
 from fermix.protocol.methods import LocalModel
 
 CONTEXT_TOKENS = 8_192
 NEEDED_BYTES = 720 << 20  # measured: 490 MB of weights and 250 MB of working memory, most of it for the context
 FETCH_PATIENCE_S = 800.0  # what a turn waits for the first download; it goes on without the turn
 LOAD_S = 120.0  # two seconds from a warm cache, a minute from a slow disk
-ENGINE_VARIABLES = ("PATH", "HOME", "LANG", "LC_*", "TMPDIR", "PYTHONPATH", "FERMIX_*", "XDG_*")
+ENGINE_VARIABLES = ("PATH", "HOME", "LANG", "LC_*", "TMPDIR", "FERMIX_*", "XDG_*")
 FETCH_VARIABLES = (
     *ENGINE_VARIABLES,
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "PIP_*", "VIRTUAL_ENV"),
@@ -227,7 +228,7 @@ class EmbeddedModel:
     async def _fetch(self) -> None:
         mirror = ("--mirror", self._settings.mirror) if self._settings.mirror else ()
         argv = (*self._program, "model", "fetch", "--json", *mirror)
-        env = child_environment(self._environ, FETCH_VARIABLES)
+        env = child_environment(self._environ, FETCH_VARIABLES) | own_variables(self._environ)
         self._fetching = True
         self._problem = ""
         whole = _Whole(self._files.missing())
@@ -296,7 +297,7 @@ class EmbeddedModel:
 
     def _engine_environment(self, key: Secret) -> dict[str, str]:
         # Waiting threads that spin would share two busy cores badly: the engine's own default falls to a tenth there.
-        added = {KEY_VARIABLE: key.reveal(), "OMP_WAIT_POLICY": "passive"}
+        added = {KEY_VARIABLE: key.reveal(), "OMP_WAIT_POLICY": "passive", **own_variables(self._environ)}
         return child_environment(self._environ, ENGINE_VARIABLES) | added
 
 

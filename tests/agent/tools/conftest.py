@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from fermix.agent.turn import Turn
 from fermix.clock import SystemClock
 from fermix.events import Events
 from fermix.home import Home
+from fermix.native.program import own_program
 from fermix.native.sweep import become_subreaper, children
 from fermix.workers import Workers
 from tests.fakes.turns import make_call, make_scope, make_turn
@@ -65,7 +65,7 @@ def toolbox(tmp_path: Path) -> Iterator[Toolbox]:
     workers = Workers()
     become_subreaper()
     before = open_descriptors(), children()
-    yield Toolbox(home, ToolDeps(sandbox, workers, (sys.executable, "-m", "fermix")))
+    yield Toolbox(home, ToolDeps(sandbox, workers, own_program({})))
     workers.close()
     assert (open_descriptors(), children()) == before
 
