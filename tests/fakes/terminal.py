@@ -9,7 +9,6 @@ import re
 import select
 import struct
 import subprocess
-import sys
 import termios
 import time
 from collections.abc import Generator, Mapping
@@ -24,10 +23,9 @@ WAIT_S = 5.0
 class Terminal:
     """A terminal device with a program on it; `shown` is all that was written to it."""
 
-    def __init__(self, process: subprocess.Popen[bytes], device: int, inner: int) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], device: int) -> None:
         self.process = process
         self.device = device
-        self._inner = inner
         self.shown = b""
         self.is_there = True
 
@@ -40,11 +38,12 @@ class Terminal:
     def type(self, text: str) -> None:
         os.write(self.device, text.encode())
 
-    def until_read(self) -> None:
-        """Wait until the program has taken what was typed, so that the next key comes in a read of its own."""
+    def type_until_shown(self, text: str) -> None:
+        """Type it again and again: what shares a read with bytes that are no text may be lost with them."""
         until_s = time.monotonic() + WAIT_S
-        while int.from_bytes(fcntl.ioctl(self._inner, termios.FIONREAD, bytes(4)), sys.byteorder):
-            assert time.monotonic() < until_s, "nobody reads"
+        while text.encode() not in self.shown:
+            assert time.monotonic() < until_s, f"{text!r} was never shown"
+            self.type(text)
             self._read()
 
     def vanish(self) -> None:
@@ -88,7 +87,7 @@ def terminal(*argv: str, environ: Mapping[str, str] = SCREEN, size: tuple[int, i
         stderr=inner,
         start_new_session=True,
     )
-    on = Terminal(process, device, inner)
+    on = Terminal(process, device)
     try:
         yield on
     finally:
