@@ -23,18 +23,22 @@ from fermix.events import Events
 from fermix.gateway import Authorizer, Gateway, Rooms
 from fermix.gateway.commands.catalog import COMMANDS
 from fermix.home import Home
-from fermix.protocol.methods import PROTOCOL, LocalModel, ProviderRow, Reloaded
+from fermix.protocol.methods import PROTOCOL, LocalRow, ProviderRow, Reloaded
 from fermix.store import Database
 from fermix.workers import Workers
 from tests.fakes.channel import FakeAgent
 from tests.fakes.clock import ManualClock
 
 WAIT_S = 5
+NOBODY = "nobody can answer: run `fermix setup`"
 
 
 @dataclass
 class FakeModels:
     current: str | None = "fake/model"
+
+    def missing(self) -> list[str]:
+        return [] if self.current else [NOBODY]
 
     def rows(self) -> list[ProviderRow]:
         row: ProviderRow = {
@@ -47,8 +51,8 @@ class FakeModels:
         }
         return [row]
 
-    def local(self) -> LocalModel:
-        return {"state": "absent", "name": "small", "total_bytes": 9, "done_bytes": 0, "detail": ""}
+    def local(self) -> LocalRow:
+        return {"state": "absent", "name": "small", "total_bytes": 9, "done_bytes": 0, "detail": "", "primary": False}
 
 
 @dataclass
