@@ -61,7 +61,7 @@ FROM shown AS s LEFT JOIN messages AS f ON f.id = s.first_id ORDER BY s.last_id 
 
 @dataclass(frozen=True, slots=True)
 class ConversationSummary:
-    """One line of a list. `title` is the first user text in one line; `messages` counts both sides."""
+    """One line of a list. `title` is the first line of the first user text; `messages` counts both sides."""
 
     key: ConversationKey
     title: str
@@ -241,7 +241,7 @@ def _restore(hot: _Hot, stored: Sequence[SqlValue]) -> None:
 
 def _summary(row: Sequence[SqlValue]) -> ConversationSummary:
     channel, chat_id, thread, title, last_at, messages = map(str, row)
-    line = " ".join(title.split())[:TITLE_CHARACTERS]
+    line = " ".join(title.strip().partition("\n")[0].split())[:TITLE_CHARACTERS]  # an attached file's text follows
     return ConversationSummary(
         ConversationKey(channel, chat_id, thread), line, datetime.fromisoformat(last_at), int(messages)
     )

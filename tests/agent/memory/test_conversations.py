@@ -304,7 +304,9 @@ async def test_a_row_that_cannot_be_read_costs_only_itself(world: World, caplog:
 
 async def test_listing_shows_the_newest_first_with_title_and_count(world: World):
     async with world.open() as conversations:
-        await conversations.append(KEY, UserMessage("first\n  words " + "x" * 100), *TURN[1:])
+        await conversations.append(
+            KEY, UserMessage("first   words " + "x" * 100 + "\n\n[attached file a]\nb"), *TURN[1:]
+        )
         world.clock.advance(60)
         await conversations.append(OTHER, *TURN)
         await conversations.append(ConversationKey("telegram", "1", "root"), *TURN)
