@@ -108,11 +108,3 @@ async def test_address_that_is_none_is_named(desk: WizardDesk):
 async def test_local_model_can_be_chosen_here_too(desk: WizardDesk):
     """The screen fetches it at once, so it does not tell how to."""
     assert await desk.save("local", key="", base_url="") == "The local model answers."
-
-
-async def test_local_model_takes_over_and_says_who_stands_in(desk: WizardDesk):
-    with provider(200) as base_url:
-        await desk.save("openai_compatible", key="sk-works", base_url=base_url)
-    said = await desk.save("local", key="", base_url="")
-
-    assert said.startswith("The local model answers. OpenAI-compatible server stays configured and stands in")
