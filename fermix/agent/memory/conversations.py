@@ -137,10 +137,13 @@ class Conversations:
         self._make_room()
         return True
 
-    async def close_dangling(self, key: ConversationKey, note: str) -> None:
-        """End a turn that has no answer with a note, so that no later turn answers it; else do nothing."""
+    async def close_dangling(self, key: ConversationKey, note: str, told: str = "") -> None:
+        """End a turn that has no answer with a note, so that no later turn answers it; else do nothing.
+
+        `told` is what the sender read instead, for screens.
+        """
         if is_dangling((await self._loaded(key)).rows):
-            await self.append(key, Note(note))
+            await self.append(key, Note(note, told))
 
     async def clear(self, key: ConversationKey) -> None:
         """Begin anew: what was said before is no longer part of the history, here and after a restart."""

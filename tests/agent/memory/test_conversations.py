@@ -378,3 +378,13 @@ def test_no_two_keys_share_a_history(tmp_path_factory: pytest.TempPathFactory, f
                 assert (await conversations.history(key))[0] == UserMessage(str(number))
 
     asyncio.run(each_its_own())
+
+
+async def test_why_a_turn_failed_stays_for_the_screen_and_not_for_the_model(world: World):
+    """What was read live is read again after a restart; the wire keeps the short marker."""
+    async with world.open() as conversations:
+        await conversations.append(KEY, UserMessage("a"))
+        await conversations.close_dangling(KEY, "[failed]", "ollama does not run: start it.")
+    async with world.open() as conversations:
+        assert [entry.text for entry in await conversations.entries(KEY, 9)] == ["a", "ollama does not run: start it."]
+        assert await conversations.history(KEY) == (UserMessage("a"), AssistantMessage("[failed]"))
