@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 MediaKind = Literal["image", "audio", "file"]
+InboundKind = Literal["message", "edit", "reaction", "button", "file", "join"]
 ROOT_THREAD = "root"
 
 
@@ -79,6 +80,11 @@ class Message:
     attachments: tuple[Attachment, ...] = ()
     media: tuple[Media, ...] = ()
     origin: LocalOrigin | None = None
+    kind: InboundKind = "message"
+    private: bool = True
+    """Whether only the sender and the agent read this chat; unknown counts as shared."""
+    album: str | None = None
+    """The platform's id of the album this message is a part of."""
 
     @property
     def key(self) -> ConversationKey:

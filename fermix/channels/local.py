@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import getpass
 import logging
+import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -38,9 +39,17 @@ class LocalChannel:
 
     def __init__(self, audience: Audience) -> None:
         self._audience = audience
-        self.abilities = Abilities(live=self)
+        self.abilities = Abilities(live=self, idempotent=True)
 
-    async def send(self, message: Message, reply: Reply) -> str:
+    @property
+    def alive_at(self) -> float:
+        """The socket is in this process: while we run, it works."""
+        return time.monotonic()
+
+    def measure(self, text: str) -> int:
+        return len(text)
+
+    async def send(self, message: Message, reply: Reply, key: str) -> str:
         if not isinstance(reply, Text):
             raise TypeError(f"a local client cannot be sent a {type(reply).__name__}")
         self._audience.tell(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import uuid
 
 from fermix.agent.model import Delta
 from fermix.errors import ChannelUnavailable
@@ -25,7 +26,7 @@ class Replier:
         """Deliver now. Raises: ChannelUnavailable."""
         text = preview(reply.text) if isinstance(reply, Text) else type(reply).__name__
         try:
-            await self._channel.send(self._message, reply)
+            await self._channel.send(self._message, reply, uuid.uuid4().hex)
         except ChannelUnavailable as error:
             self._events.emit(MessageDelivered(self._message.key, self._message.id, False, text, str(error)))
             raise

@@ -42,7 +42,12 @@ class FakeChannel:
         self.broken = False
         self._arrived = asyncio.Event()
 
-    async def send(self, message: Message, reply: Reply) -> str:
+    alive_at: float | None = 0.0
+
+    def measure(self, text: str) -> int:
+        return len(text)
+
+    async def send(self, message: Message, reply: Reply, key: str) -> str:
         if self.broken:
             raise ChannelUnavailable("the platform is away")
         assert isinstance(reply, Text)
