@@ -13,7 +13,8 @@ from fermix.trust import Trust
 @dataclass(frozen=True, slots=True)
 class Turn:
     """One message to answer. `trust` was decided at ingress; `attended` says a person waits for this turn;
-    `deadline_s` bounds the whole turn.
+    `deadline_s` bounds the whole turn. `ledger_id` is the accepted message it answers, None when nobody sent one; a
+    turn that runs again after a crash has the same one and stores nothing twice.
     """
 
     id: str
@@ -22,6 +23,7 @@ class Turn:
     attended: bool
     parent_id: str | None = None
     deadline_s: float = 3_600.0
+    ledger_id: int | None = None
 
     @property
     def key(self) -> ConversationKey:
@@ -64,6 +66,13 @@ class ReplyPort(Protocol):
 
     async def send(self, reply: Reply) -> None:
         """Deliver now. Raises: ChannelUnavailable."""
+        ...
+
+    async def effect(self, name: str) -> None:
+        """Write down, before it happens, that this turn is about to change something outside: it never runs again.
+
+        Raises: NeedsOperator or Unavailable when it cannot be written; then the change must not happen.
+        """
         ...
 
     def stream(self, delta: Delta) -> None:

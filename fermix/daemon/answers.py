@@ -5,7 +5,6 @@ from __future__ import annotations
 import mimetypes
 import os
 import re
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,7 +43,6 @@ Result = Mapping[str, object]
 MAX_ID_CHARS = 128
 MAX_HISTORY = 500
 MAX_ATTACHMENT_BYTES = 20 * 1024 * 1024
-REMEMBERED_IDS = 10_000
 
 _HELLO = TypeAdapter(Hello)
 _SEND = TypeAdapter(SendMessage)
@@ -88,7 +86,6 @@ class Answers:
 
     def __init__(self, rooms: Rooms) -> None:
         self._rooms = rooms
-        self._seen: OrderedDict[str, None] = OrderedDict()
         self._methods: Mapping[str, Callable[[Call], Awaitable[Result]]] = {
             "hello": self._hello,
             "message.send": self._send,
@@ -127,8 +124,6 @@ class Answers:
         if not 0 < len(wish["id"]) <= MAX_ID_CHARS:
             raise RequestError(Code.INVALID_PARAMS, f"id takes 1 to {MAX_ID_CHARS} characters")
         media = await self._media(call, wish)
-        if wish["id"] in self._seen:
-            return {}
         message = local.to_message(
             message_id=wish["id"],
             session=wish["session"],
@@ -137,7 +132,6 @@ class Answers:
             media=media,
             received_at=self._rooms.clock.now(),
         )
-        self._remember(wish["id"])
         await self._rooms.gateway.ingest(message, self._rooms.channel)
         return {}
 
@@ -161,11 +155,6 @@ class Answers:
     async def _origin(self, call: Call, cwd: str | None) -> LocalOrigin:
         directory = await self._rooms.workers.run(local.request_directory, cwd, Path.is_dir)
         return LocalOrigin(directory, attended=not is_descendant(call.client.peer.pid, os.getpid()))
-
-    def _remember(self, message_id: str) -> None:
-        self._seen[message_id] = None
-        if len(self._seen) > REMEMBERED_IDS:
-            self._seen.popitem(last=False)
 
     async def _stop_turn(self, call: Call) -> Result:
         wish = _checked(_STOP, call.params)

@@ -37,7 +37,7 @@ from fermix.daemon.http import HttpServer
 from fermix.daemon.socket import SocketServer
 from fermix.daemon.traces import TraceWriter
 from fermix.events import Events
-from fermix.gateway import Authorizer, Gateway, Rooms
+from fermix.gateway import Authorizer, Gateway, Ledger, Rooms
 from fermix.gateway.commands.catalog import COMMANDS
 from fermix.home import Home
 from fermix.net import Net
@@ -100,7 +100,9 @@ async def serve(start: Start) -> None:
             )
         )
         gateway = await house.enter_async_context(
-            Gateway.open(Rooms(agent, Authorizer(LOCAL), conversations, COMMANDS, events, clock))
+            Gateway.open(
+                Rooms(agent, Authorizer(LOCAL), Ledger(database, clock), conversations, COMMANDS, events, clock)
+            )
         )
         http = HttpServer(config.web.bind, config.web.port, health)
         parts = Parts(routes, agent, registry, embedded, http, workers)

@@ -1,8 +1,8 @@
-"""The one way in. `ingest` and `intake` hold the steps in their order; a reviewer reads the trust model here.
+"""The one way in. `ingest` and `_intake` hold the steps in their order; a reviewer reads the trust model here.
 
-ingest   normalize, authorize, reserve the place in the lane      the adapter acknowledges when it returns
-intake   reply path, empty check, commands, enqueue               one task per message
-Answer   run the turn, deliver, commit                            in the lane, one at a time
+ingest   normalize, authorize, write down, reserve the lane's place   the adapter acknowledges when it returns
+intake   reply path, empty check, commands, enqueue                   one task per message, from the write on
+Answer   run the turn, deliver, commit, settle                        in the lane, one at a time
 """
 
 from __future__ import annotations
@@ -13,36 +13,27 @@ import uuid
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Literal, Protocol, assert_never
 
-from fermix.agent.turn import Cancelled, Completed, Failed, ReplyPort, Turn, TurnOutcome
+from fermix.agent.turn import Turn
 from fermix.clock import Clock
-from fermix.errors import ChannelUnavailable
 from fermix.events import Events, MessageReceived, MessageSettled, preview
+from fermix.gateway.answer import BROKEN, Agent, Answer, TurnServices
 from fermix.gateway.authorize import Authorization, Authorizer, Denial
 from fermix.gateway.channel import Channel
 from fermix.gateway.command import Command, CommandContext, Conversations, parse
+from fermix.gateway.ledger import Entry, Ledger, Outcome
 from fermix.gateway.queue import Lanes, Slot
-from fermix.gateway.replies import Replier
-from fermix.message import ConversationKey, Message, Text
+from fermix.gateway.replies import Replier, ReplyServices
+from fermix.message import ConversationKey, Message
+from fermix.trust import Trust
 
 log = logging.getLogger(__name__)
 
 EMPTY = "Your message looks empty — send some text or media I can read."
 RESTARTING = "I'm restarting — please send your message again in a moment."
-BROKEN = "Something went wrong on my side; the log has the details. Please try again."
+FULL = "Too many messages wait for me here. Please send this one again when I have answered some of them."
 REQUIRED = ("id", "channel", "chat_id", "reply_target")
-DRAIN_S = 6.0  # running turns may end by themselves before a shutdown stops them; the whole shutdown has 10 s
-
-
-class Agent(Protocol):
-    """What answers. `run` never raises but for cancellation; one of the other two follows each run."""
-
-    async def run(self, turn: Turn, port: ReplyPort) -> TurnOutcome: ...
-
-    async def commit(self, turn: Turn, outcome: Completed) -> None: ...
-
-    async def abandon(self, turn: Turn, outcome: Cancelled | Failed) -> None: ...
+DRAIN_S = 6.0  # running turns may end by themselves before a shutdown leaves them; the whole shutdown has 10 s
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +42,22 @@ class Rooms:
 
     agent: Agent
     authorizer: Authorizer
+    ledger: Ledger
     conversations: Conversations
     commands: Sequence[Command]
     events: Events
     clock: Clock
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A message that is written down, with its place in the lane and the way back."""
+
+    message: Message
+    trust: Trust
+    entry: Entry
+    slot: Slot
+    replier: Replier
 
 
 class Gateway:
@@ -63,7 +66,10 @@ class Gateway:
     def __init__(self, rooms: Rooms, group: asyncio.TaskGroup) -> None:
         self._rooms = rooms
         self._group = group
+        self._intakes: set[asyncio.Task[None]] = set()
         self._closing = False
+        self._turns = TurnServices(rooms.agent, rooms.ledger, rooms.events, rooms.clock)
+        self._replies = ReplyServices(rooms.ledger, rooms.events, rooms.clock)
         self.lanes = Lanes(group, rooms.events)
 
     @classmethod
@@ -77,7 +83,10 @@ class Gateway:
                 await gateway.drain()
 
     async def ingest(self, message: Message, channel: Channel) -> None:
-        """Take one message. When this returns the channel may tell its platform that it was received."""
+        """Take one message. When this returns the channel may tell its platform that it was received.
+
+        Raises: NeedsOperator or Unavailable when it cannot be written down; then the platform must send it again.
+        """
         if (missing := _missing_field(message)) is not None:
             log.error("message dropped: field %s is missing (channel %r)", missing, message.channel)
             return
@@ -88,146 +97,98 @@ class Gateway:
                 verdict.reason, message.sender.id, message.sender.name, message.chat_id, message.channel,
             )  # fmt: skip
             return
-        replier = Replier(channel, message, self._rooms.events)
-        if self._closing:
-            await replier.tell(RESTARTING)
-            return
-        self._rooms.events.emit(MessageReceived(message.key, message.id, verdict.trust, preview(message.text)))
-        slot = self.lanes.reserve(message.key, message.id)
-        self._group.create_task(self._intake(message, verdict, replier, slot), name=f"intake {message.id}")
+        received: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._start_intake(message, verdict, channel, received)
+        await received  # not the task: an adapter that is cancelled here does not take an accepted message along
 
-    async def _intake(self, message: Message, verdict: Authorization, replier: Replier, slot: Slot) -> None:
-        """Prepare one message for its turn; every way out fills or releases the slot."""
+    def _start_intake(
+        self, message: Message, verdict: Authorization, channel: Channel, received: asyncio.Future[None]
+    ) -> None:
+        task = self._group.create_task(self._intake(message, verdict, channel, received), name=f"intake {message.id}")
+        self._intakes.add(task)
+        task.add_done_callback(self._intakes.discard)
+
+    async def _intake(
+        self, message: Message, verdict: Authorization, channel: Channel, received: asyncio.Future[None]
+    ) -> None:
         try:
-            if not message.text.strip() and not message.media:
-                await replier.tell(EMPTY)
+            entry = await self._rooms.ledger.accept(message, verdict.trust)
+        except Exception as error:  # the adapter's to handle: nothing was accepted
+            if not received.done():
+                received.set_exception(error)
+            return
+        accepted = None if entry is None else self._admit(message, verdict.trust, entry, channel)
+        if not received.done():
+            received.set_result(None)
+        if accepted is not None:
+            await self._prepare(accepted)
+
+    def _admit(self, message: Message, trust: Trust, entry: Entry, channel: Channel) -> Accepted:
+        """Fix the order: from here on the message has its place."""
+        self._rooms.events.emit(MessageReceived(message.key, message.id, trust, preview(message.text)))
+        slot = self.lanes.reserve(message.key, message.id)
+        return Accepted(message, trust, entry, slot, Replier(channel, message, entry, self._replies))
+
+    async def _prepare(self, accepted: Accepted) -> None:
+        """Prepare one message for its turn; every way out fills or releases the slot."""
+        message = accepted.message
+        try:
+            if self._closing:
+                await self._end(accepted, RESTARTING, "refused")
+            elif not message.text.strip() and not message.media:
+                await self._end(accepted, EMPTY, "handled")
             elif (command := parse(message.text, self._rooms.commands)) is not None:
-                await self._command(*command, message, verdict, replier, slot)
-            else:
-                slot.fill(Answer(self._rooms, self._turn(message, verdict), replier))
-                return
+                await self._command(*command, accepted)
+                self._settle(accepted, "handled")
+            elif not self._enqueue(accepted):
+                await self._end(accepted, FULL, "refused")
         except Exception:
             log.exception("a message broke on its way in")
-            await replier.tell(BROKEN)
-        slot.release()
-        self._rooms.events.emit(MessageSettled(message.key, message.id, "handled", 0.0))
+            await self._end(accepted, BROKEN, "failed")
 
-    async def _command(
-        self, command: Command, rest: str, message: Message, verdict: Authorization, replier: Replier, slot: Slot
-    ) -> None:
-        if not command.allows(verdict.trust):
+    async def _end(self, accepted: Accepted, sentence: str, outcome: Outcome) -> None:
+        """Answer with a sentence of our own and no turn."""
+        if await accepted.replier.tell(sentence, outcome) != "left":
+            self._settle(accepted, outcome, "" if outcome == "handled" else sentence)
+
+    async def _command(self, command: Command, rest: str, accepted: Accepted) -> None:
+        message, trust, replier, rooms = accepted.message, accepted.trust, accepted.replier, self._rooms
+        if not command.allows(trust):
             await replier.tell(f"/{command.name} is for the owner of this agent.")
             return
-        rooms = self._rooms
-        await command.run(
-            CommandContext(message, verdict.trust, rest, replier, slot, self.lanes, rooms.conversations, rooms.commands)
+        context = CommandContext(
+            message, trust, rest, replier, accepted.slot, self.lanes, rooms.conversations, rooms.commands
         )
+        await command.run(context)
 
-    def _turn(self, message: Message, verdict: Authorization) -> Turn:
+    def _enqueue(self, accepted: Accepted) -> bool:
+        message, entry = accepted.message, accepted.entry
         attended = message.origin is None or message.origin.attended
-        return Turn(id=uuid.uuid4().hex, message=message, trust=verdict.trust, attended=attended)
+        turn = Turn(uuid.uuid4().hex, message, accepted.trust, attended, ledger_id=entry.id)
+        answer = Answer(self._turns, turn, entry, accepted.replier)
+        return accepted.slot.fill(answer, len(message.text.encode(errors="replace")))
+
+    def _settle(self, accepted: Accepted, outcome: Outcome, error: str = "") -> None:
+        accepted.slot.release()
+        self._rooms.ledger.settle(accepted.entry, outcome)
+        shown = "failed" if error else "handled"
+        self._rooms.events.emit(MessageSettled(accepted.message.key, accepted.message.id, shown, 0.0, error))
 
     def stop(self, key: ConversationKey, message_id: str | None = None) -> tuple[int, int]:
         """Stop a conversation, or one of its messages. Returns how many turns stopped and how many were dropped."""
         return self.lanes.stop_message(key, message_id) if message_id else self.lanes.stop(key)
 
     async def drain(self) -> None:
-        """Take no new message and let the lanes end, for a bounded time; then stop what still runs."""
+        """Take no new message and let the lanes end, for a bounded time; the next start takes up what still runs."""
         self._closing = True
         try:
             async with asyncio.timeout(DRAIN_S):
                 await self.lanes.idle()
         except TimeoutError:
-            log.warning("turns still run at shutdown; they are stopped")
-            self.lanes.stop_all()
-
-
-class Answer:
-    """The work of one turn: run, deliver, commit. A stop ends only the run; a reply under way is finished."""
-
-    def __init__(self, rooms: Rooms, turn: Turn, replier: Replier) -> None:
-        self._rooms = rooms
-        self._turn = turn
-        self._replier = replier
-        self._running: asyncio.Task[TurnOutcome] | None = None
-        self._stopped = False
-
-    async def run(self) -> None:
-        started = self._rooms.clock.monotonic()
-        outcome = await self._outcome()
-        settled = await self._settle(outcome)
-        usage = outcome.usage if isinstance(outcome, Completed) else None
-        self._rooms.events.emit(
-            MessageSettled(
-                self._turn.key,
-                self._turn.message.id,
-                _kind(settled),
-                self._rooms.clock.monotonic() - started,
-                settled.user_text if isinstance(settled, Failed) else "",
-                usage.input_tokens if usage else 0,
-                usage.output_tokens if usage else 0,
-            )
-        )
-
-    def stop(self) -> None:
-        self._stopped = True
-        if self._running is not None:
-            self._running.cancel()
-
-    def drop(self) -> None:
-        self._rooms.events.emit(MessageSettled(self._turn.key, self._turn.message.id, "cancelled", 0.0))
-
-    async def _outcome(self) -> TurnOutcome:
-        async with asyncio.TaskGroup() as group:
-            self._running = group.create_task(self._guarded(), name=f"turn {self._turn.id}")
-            if self._stopped:
-                self._running.cancel()
-        task, self._running = self._running, None
-        return Cancelled() if task.cancelled() else task.result()
-
-    async def _guarded(self) -> TurnOutcome:
-        try:
-            return await self._rooms.agent.run(self._turn, self._replier)
-        except Exception as error:
-            log.exception("a turn broke")
-            return Failed(BROKEN, repr(error))
-
-    async def _settle(self, outcome: TurnOutcome) -> TurnOutcome:
-        """Deliver and commit; returns the outcome as it stands afterwards."""
-        match outcome:
-            case Completed():
-                return await self._deliver(outcome)
-            case Failed():
-                await self._replier.tell(outcome.user_text)
-                await self._rooms.agent.abandon(self._turn, outcome)
-            case Cancelled():
-                await self._rooms.agent.abandon(self._turn, outcome)
-            case _:
-                assert_never(outcome)
-        return outcome
-
-    async def _deliver(self, outcome: Completed) -> TurnOutcome:
-        try:
-            await self._replier.send(Text(outcome.text, outcome.model))
-        except ChannelUnavailable as error:
-            log.exception("a reply could not be delivered")
-            failed = Failed("The reply could not be delivered.", repr(error))
-            await self._rooms.agent.abandon(self._turn, failed)
-            return failed
-        await self._rooms.agent.commit(self._turn, outcome)
-        return outcome
-
-
-def _kind(outcome: TurnOutcome) -> Literal["completed", "cancelled", "failed"]:
-    match outcome:
-        case Completed():
-            return "completed"
-        case Cancelled():
-            return "cancelled"
-        case Failed():
-            return "failed"
-        case _:
-            assert_never(outcome)
+            log.warning("turns still run at shutdown; the next start takes them up")
+            for intake in self._intakes:
+                intake.cancel()
+            self.lanes.leave_all()
 
 
 def _missing_field(message: Message) -> str | None:

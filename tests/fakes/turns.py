@@ -83,9 +83,13 @@ class RecordingPort:
 
     sent: list[Reply] = field(default_factory=list)
     deltas: list[Delta] = field(default_factory=list)
+    effects: list[str] = field(default_factory=list)
 
     async def send(self, reply: Reply) -> None:
         self.sent.append(reply)
+
+    async def effect(self, name: str) -> None:
+        self.effects.append(name)
 
     def stream(self, delta: Delta) -> None:
         self.deltas.append(delta)

@@ -6,17 +6,21 @@ import random
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
 from fermix.agent.turn import Failed, ReplyPort, Turn, TurnOutcome
-from fermix.clock import SystemClock
+from fermix.clock import Clock, SystemClock
 from fermix.events import EventQueue, Events, MessageReceived, MessageSettled
-from fermix.gateway import Access, Authorizer, Gateway, Rooms
+from fermix.gateway import Access, Authorizer, Gateway, Ledger, Rooms
 from fermix.gateway.commands.catalog import COMMANDS
 from fermix.gateway.gateway import EMPTY, RESTARTING
 from fermix.message import ConversationKey
+from fermix.store import Database
 from tests.fakes.channel import FakeAgent, FakeChannel, completed, message
+from tests.fakes.clock import ManualClock
 from tests.requirements import covers
 
 
@@ -50,15 +54,17 @@ class House:
 
 
 @asynccontextmanager
-async def house(agent: FakeAgent | None = None) -> AsyncGenerator[House]:
-    events, agent, conversations = Events(SystemClock()), agent or FakeAgent(), FakeConversations()
+async def house(agent: FakeAgent | None = None, clock: Clock | None = None) -> AsyncGenerator[House]:
+    clock = clock or SystemClock()
+    events, agent, conversations = Events(clock), agent or FakeAgent(), FakeConversations()
     access = Authorizer(
         {"cli": Access(local=True), "telegram": Access(local=False, owner="1", listed=frozenset({"2"}))}
     )
-    rooms = Rooms(agent, access, conversations, COMMANDS, events, SystemClock())
-    with events.subscribe(100_000) as news:
-        async with Gateway.open(rooms) as gateway:
-            yield House(gateway, FakeChannel(), agent, conversations, news)
+    with TemporaryDirectory() as folder, events.subscribe(100_000) as news:
+        async with Database.open(Path(folder) / "memory.db") as database:
+            rooms = Rooms(agent, access, Ledger(database, clock), conversations, COMMANDS, events, clock)
+            async with Gateway.open(rooms) as gateway:
+                yield House(gateway, FakeChannel(), agent, conversations, news)
 
 
 class Gate:
@@ -223,7 +229,7 @@ async def test_a_failed_turn_tells_the_sender_and_is_abandoned() -> None:
 
 
 async def test_a_reply_that_cannot_be_delivered_is_not_committed() -> None:
-    async with house() as rooms:
+    async with house(clock=ManualClock(moves_itself=True)) as rooms:
         rooms.channel.broken = True
         await rooms.say("hi")
 
