@@ -15,11 +15,13 @@ from fermix.agent.providers.embedded import EmbeddedModel
 from fermix.agent.providers.local_provider import LocalProvider
 from fermix.agent.providers.routing import Router
 from fermix.agent.registry import CapabilityRegistry
+from fermix.channels.catalog import access_rules
 from fermix.clock import Clock
 from fermix.config.model import Config
 from fermix.config.secret_store import open_store
 from fermix.daemon.http import HttpServer
 from fermix.events import Events
+from fermix.gateway import Authorizer
 from fermix.home import Home
 from fermix.net import Net
 from fermix.protocol.methods import LocalModel, ProviderRow
@@ -85,6 +87,7 @@ class Parts:
     embedded: EmbeddedModel
     http: HttpServer
     workers: Workers
+    authorizer: Authorizer
 
 
 class Control:
@@ -106,6 +109,7 @@ class Control:
         candidates = await parts.workers.run(read_candidates, self._home, config)
         restart = [name for name in NEED_RESTART if config.sections[name] != self._config.sections[name]]
         self._config = config
+        parts.authorizer.use(access_rules(config))
         parts.routes.use(candidates, local=config.core.local_model.enabled)
         parts.agent.reconfigure(registry=parts.registry, router=parts.routes.router, settings=prompt_settings(config))
         log.info("configuration read again")

@@ -24,7 +24,7 @@ from fermix.agent.providers.local_files import LocalFiles
 from fermix.agent.registry import CapabilityRegistry
 from fermix.agent.sandbox import Sandbox, SandboxSettings
 from fermix.agent.tools.catalog import ToolDeps, build_tools
-from fermix.channels.catalog import LOCAL
+from fermix.channels.catalog import access_rules
 from fermix.channels.local import LocalChannel
 from fermix.clock import SystemClock
 from fermix.config.model import Config
@@ -99,13 +99,12 @@ async def serve(start: Start) -> None:
                 )
             )
         )
+        authorizer = Authorizer(access_rules(config))
         gateway = await house.enter_async_context(
-            Gateway.open(
-                Rooms(agent, Authorizer(LOCAL), Ledger(database, clock), conversations, COMMANDS, events, clock)
-            )
+            Gateway.open(Rooms(agent, authorizer, Ledger(database, clock), conversations, COMMANDS, events, clock))
         )
         http = HttpServer(config.web.bind, config.web.port, health)
-        parts = Parts(routes, agent, registry, embedded, http, workers)
+        parts = Parts(routes, agent, registry, embedded, http, workers, authorizer)
         control = Control(home, start.environ, config, parts, stop)
         rooms = answers.Rooms(
             home, clock, gateway, LocalChannel(audience), conversations, audience, health, routes, workers, control

@@ -20,12 +20,11 @@ from fermix.events import Events, MessageReceived, MessageSettled, preview
 from fermix.gateway.answer import BROKEN, Agent, Answer, TurnServices
 from fermix.gateway.authorize import Authorization, Authorizer, Denial
 from fermix.gateway.channel import Channel
-from fermix.gateway.command import Command, CommandContext, Conversations, parse
+from fermix.gateway.command import Command, CommandContext, Conversations, is_attended, parse, why_refused
 from fermix.gateway.ledger import Entry, Ledger, Outcome
 from fermix.gateway.queue import Lanes, Slot
 from fermix.gateway.replies import Replier, ReplyServices
 from fermix.message import ConversationKey, Message
-from fermix.trust import Trust
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +53,7 @@ class Accepted:
     """A message that is written down, with its place in the lane and the way back."""
 
     message: Message
-    trust: Trust
+    sender: Authorization
     entry: Entry
     slot: Slot
     replier: Replier
@@ -117,17 +116,17 @@ class Gateway:
             if not received.done():
                 received.set_exception(error)
             return
-        accepted = None if entry is None else self._admit(message, verdict.trust, entry, channel)
+        accepted = None if entry is None else self._admit(message, verdict, entry, channel)
         if not received.done():
             received.set_result(None)
         if accepted is not None:
             await self._prepare(accepted)
 
-    def _admit(self, message: Message, trust: Trust, entry: Entry, channel: Channel) -> Accepted:
+    def _admit(self, message: Message, sender: Authorization, entry: Entry, channel: Channel) -> Accepted:
         """Fix the order: from here on the message has its place."""
-        self._rooms.events.emit(MessageReceived(message.key, message.id, trust, preview(message.text)))
+        self._rooms.events.emit(MessageReceived(message.key, message.id, sender.trust, preview(message.text)))
         slot = self.lanes.reserve(message.key, message.id)
-        return Accepted(message, trust, entry, slot, Replier(channel, message, entry, self._replies))
+        return Accepted(message, sender, entry, slot, Replier(channel, message, entry, self._replies))
 
     async def _prepare(self, accepted: Accepted) -> None:
         """Prepare one message for its turn; every way out fills or releases the slot."""
@@ -152,19 +151,20 @@ class Gateway:
             self._settle(accepted, outcome, "" if outcome == "handled" else sentence)
 
     async def _command(self, command: Command, rest: str, accepted: Accepted) -> None:
-        message, trust, replier, rooms = accepted.message, accepted.trust, accepted.replier, self._rooms
-        if not command.allows(trust):
-            await replier.tell(f"/{command.name} is for the owner of this agent.")
-            return
-        context = CommandContext(
-            message, trust, rest, replier, accepted.slot, self.lanes, rooms.conversations, rooms.commands
-        )
-        await command.run(context)
+        message, sender, replier, rooms = accepted.message, accepted.sender, accepted.replier, self._rooms
+        if (refusal := why_refused(command, sender, message)) is not None:
+            await replier.tell(refusal)
+        elif command.run is None:
+            await replier.tell(command.missing)
+        else:
+            context = CommandContext(
+                message, sender, rest, replier, accepted.slot, self.lanes, rooms.conversations, rooms.commands
+            )
+            await command.run(context)
 
     def _enqueue(self, accepted: Accepted) -> bool:
         message, entry = accepted.message, accepted.entry
-        attended = message.origin is None or message.origin.attended
-        turn = Turn(uuid.uuid4().hex, message, accepted.trust, attended, ledger_id=entry.id)
+        turn = Turn(uuid.uuid4().hex, message, accepted.sender.trust, is_attended(message), ledger_id=entry.id)
         answer = Answer(self._turns, turn, entry, accepted.replier)
         return accepted.slot.fill(answer, len(message.text.encode(errors="replace")))
 

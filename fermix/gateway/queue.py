@@ -182,6 +182,11 @@ class Lanes:
         for lane in tuple(self._lanes.values()):
             lane.leave()
 
+    def stop_all(self, *, before: Slot | None = None) -> tuple[int, int]:
+        """Stop every conversation; in the one of `before` only what came before it. Returns (stopped, dropped)."""
+        counts = [lane.stop(before=before if before in lane.slots else None) for lane in tuple(self._lanes.values())]
+        return sum(stopped for stopped, _ in counts), sum(dropped for _, dropped in counts)
+
     def counts(self) -> tuple[int, int]:
         """How many turns run and how many messages wait."""
         running = sum(1 for lane in self._lanes.values() if lane.running)

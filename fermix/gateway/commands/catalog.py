@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from fermix.gateway.commands import help as help_command
-from fermix.gateway.commands import new, stop, whoami
+from fermix.gateway.commands import later, new, stop, whoami
 
 COMMANDS = (
     help_command.COMMAND,
+    whoami.COMMAND,
     new.COMMAND,
     stop.COMMAND,
-    whoami.COMMAND,
+    later.COMPACT,
+    later.BACKGROUND,
+    later.TASKS,
+    later.PAUSE,
+    later.RESUME,
+    later.ULTRA,
 )
