@@ -451,7 +451,6 @@ OPEN = frozenset(
         "typing.when-able",
         "stream.spec.once",
         "command.enqueues",
-        "enqueue.agent-not-ready",
         "turn.compaction.preflight",
         "commit.review.background",
         "commit.compaction.after",

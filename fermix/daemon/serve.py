@@ -103,12 +103,12 @@ async def serve(start: Start) -> None:
         gateway = await house.enter_async_context(
             Gateway.open(Rooms(agent, authorizer, Ledger(database, clock), conversations, COMMANDS, events, clock))
         )
+        local = LocalChannel(audience)
+        await gateway.recover({local.name: local})
         http = HttpServer(config.web.bind, config.web.port, health)
         parts = Parts(routes, agent, registry, embedded, http, workers, authorizer)
         control = Control(home, start.environ, config, parts, stop)
-        rooms = answers.Rooms(
-            home, clock, gateway, LocalChannel(audience), conversations, audience, health, routes, workers, control
-        )
+        rooms = answers.Rooms(home, clock, gateway, local, conversations, audience, health, routes, workers, control)
         socket = SocketServer(home.daemon_socket, Answers(rooms), audience)
         await house.enter_async_context(Supervisor([socket, http], OURS, events, clock))
         await house.enter_async_context(Supervisor([embedded], OUTSIDE, events, clock))

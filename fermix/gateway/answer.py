@@ -25,13 +25,17 @@ UNDELIVERED = "The reply could not be delivered."
 
 
 class Agent(Protocol):
-    """What answers. `run` never raises but for cancellation; one of the other two follows each run."""
+    """What answers. `run` never raises but for cancellation; `commit` or `abandon` follows each run. `restore` stores
+    the answer of an earlier process that was delivered.
+    """
 
     async def run(self, turn: Turn, port: ReplyPort) -> TurnOutcome: ...
 
     async def commit(self, turn: Turn, outcome: Completed) -> None: ...
 
     async def abandon(self, turn: Turn, outcome: Cancelled | Failed) -> None: ...
+
+    async def restore(self, turn: Turn, text: str, model: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, assert_never
 
@@ -17,9 +17,11 @@ NAME = re.compile(r"/([A-Za-z][A-Za-z0-9_]*)(?:\s|$)")
 
 
 class Conversations(Protocol):
-    """What commands do to history."""
+    """What the gateway does to history: `clear` is for commands, `expect` for a start that finds turns unfinished."""
 
     async def clear(self, key: ConversationKey) -> None: ...
+
+    def expect(self, ledger_ids: Iterable[int]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """The one way in. `ingest` and `_intake` hold the steps in their order; a reviewer reads the trust model here.
 
+recover  take up what an earlier process left                         before anybody is heard
 ingest   normalize, authorize, write down, reserve the lane's place   the adapter acknowledges when it returns
 intake   reply path, empty check, commands, enqueue                   one task per message, from the write on
 Answer   run the turn, deliver, commit, settle                        in the lane, one at a time
@@ -10,9 +11,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fermix.agent.turn import Turn
 from fermix.clock import Clock
@@ -21,10 +22,12 @@ from fermix.gateway.answer import BROKEN, Agent, Answer, TurnServices
 from fermix.gateway.authorize import Authorization, Authorizer, Denial
 from fermix.gateway.channel import Channel
 from fermix.gateway.command import Command, CommandContext, Conversations, is_attended, parse, why_refused
-from fermix.gateway.ledger import Entry, Ledger, Outcome
+from fermix.gateway.ledger import Entry, Ledger, Outcome, Unfinished
 from fermix.gateway.queue import Lanes, Slot
+from fermix.gateway.recovery import Recovered, Step, plan, tidied
 from fermix.gateway.replies import Replier, ReplyServices
 from fermix.message import ConversationKey, Message
+from fermix.trust import Trust
 
 log = logging.getLogger(__name__)
 
@@ -97,13 +100,52 @@ class Gateway:
             )  # fmt: skip
             return
         received: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._start_intake(message, verdict, channel, received)
+        self._start(self._intake(message, verdict, channel, received), message)
         await received  # not the task: an adapter that is cancelled here does not take an accepted message along
 
-    def _start_intake(
-        self, message: Message, verdict: Authorization, channel: Channel, received: asyncio.Future[None]
-    ) -> None:
-        task = self._group.create_task(self._intake(message, verdict, channel, received), name=f"intake {message.id}")
+    async def recover(self, channels: Mapping[str, Channel]) -> None:
+        """Take up what an earlier process left, each message in its old place. Called before any channel is heard.
+
+        Raises: NeedsOperator or Unavailable when the ledger cannot be read.
+        """
+        found = await self._rooms.ledger.unfinished()
+        self._rooms.conversations.expect(one.entry.id for one in found)
+        stops = {one.message.key: one.entry.id for one in found if self._command_name(one.message) == "stop"}
+        for one in found:
+            channel = channels.get(one.message.channel)
+            if channel is None:
+                log.warning("a message of an earlier start waits for channel %r", one.message.channel)
+                continue
+            obeyed = one.entry.id < stops.get(one.message.key, 0)  # a stop that was accepted still holds
+            self._take_up(replace(one, stopped=one.stopped or obeyed), channel)
+
+    def _take_up(self, found: Unfinished, channel: Channel) -> None:
+        message = found.message
+        verdict = self._rooms.authorizer.resolve(message)
+        if isinstance(verdict, Denial):
+            log.warning("a message of an earlier start is refused: its sender is no longer allowed")
+            self._rooms.ledger.settle(found.entry, "refused")
+            return
+        lesser = verdict if verdict.trust is found.trust else replace(verdict, trust=Trust.GUEST)
+        step = plan(found, command=self._command_name(message) is not None, now=self._rooms.clock.now())
+        log.info("message %d of an earlier start: %s", found.entry.id, step)
+        accepted = self._admit(message, lesser, found.entry, channel)
+        self._start(self._resume(accepted, found, step, channel), message)
+
+    async def _resume(self, accepted: Accepted, found: Unfinished, step: Step, channel: Channel) -> None:
+        found = await tidied(found, channel)
+        if step == "run":
+            await self._prepare(accepted)
+        else:
+            turn = self._turn(accepted)
+            accepted.slot.put(Recovered(self._turns, found, step, turn, accepted.replier))
+
+    def _command_name(self, message: Message) -> str | None:
+        command = parse(message.text, self._rooms.commands)
+        return command[0].name if command else None
+
+    def _start(self, intake: Coroutine[None, None, None], message: Message) -> None:
+        task = self._group.create_task(intake, name=f"intake {message.id}")
         self._intakes.add(task)
         task.add_done_callback(self._intakes.discard)
 
@@ -163,10 +205,12 @@ class Gateway:
             await command.run(context)
 
     def _enqueue(self, accepted: Accepted) -> bool:
-        message, entry = accepted.message, accepted.entry
-        turn = Turn(uuid.uuid4().hex, message, accepted.sender.trust, is_attended(message), ledger_id=entry.id)
-        answer = Answer(self._turns, turn, entry, accepted.replier)
-        return accepted.slot.fill(answer, len(message.text.encode(errors="replace")))
+        answer = Answer(self._turns, self._turn(accepted), accepted.entry, accepted.replier)
+        return accepted.slot.fill(answer, len(accepted.message.text.encode(errors="replace")))
+
+    def _turn(self, accepted: Accepted) -> Turn:
+        message, trust = accepted.message, accepted.sender.trust
+        return Turn(uuid.uuid4().hex, message, trust, is_attended(message), ledger_id=accepted.entry.id)
 
     def _settle(self, accepted: Accepted, outcome: Outcome, error: str = "") -> None:
         accepted.slot.release()

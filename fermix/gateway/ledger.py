@@ -180,9 +180,7 @@ class Ledger:
 
         def insert(connection: Connection) -> tuple[Outgoing, ...]:
             if answer is not None:
-                connection.execute(
-                    "UPDATE inbox SET answer = ?, model = ?, draft = NULL WHERE id = ?", (answer, model, entry.id)
-                )
+                connection.execute("UPDATE inbox SET answer = ?, model = ? WHERE id = ?", (answer, model, entry.id))
             parts: list[Outgoing] = []
             for text in texts:
                 state: State = "unsent" if parts else "in_flight"

@@ -57,15 +57,20 @@ class Slot:
 
         False, and nothing taken, when too much waits here already.
         """
+        if not self.stopped and not self._lane.admits(self, size_bytes):
+            return False
+        self.size_bytes = size_bytes
+        self.put(work)
+        return True
+
+    def put(self, work: Work) -> None:
+        """Hand over work that is never refused."""
         if self.stopped:
             work.drop()
-        elif not self._lane.admits(self, size_bytes):
-            return False
         else:
-            self.work, self.size_bytes = work, size_bytes
+            self.work = work
         self.decided.set()
         self._lane.changed()
-        return True
 
     def release(self) -> None:
         """Give the place back: nothing is to be run."""

@@ -180,3 +180,43 @@ def test_step_limit_cannot_be_set_in_the_configuration(tmp_path: Path) -> None:
         home.config.write_text(f"[fermix_core.{section}]\n{key} = 5\n", encoding="utf-8")
         with pytest.raises(ConfigError):
             load(home, {}, CLOSED)
+
+
+async def test_a_turn_that_runs_again_asks_the_same_and_stores_it_once(world: World) -> None:
+    """Issue 3, ledger: a turn without an effect runs again after a crash."""
+    router = ScriptedRouter([says("one"), says("one"), says("two")])
+    async with world.open(router) as agent:
+        await world.run(agent, make_turn("count", ledger_id=1))
+        outcome = await world.run(agent, make_turn("count", ledger_id=1))
+        assert isinstance(outcome, Completed)
+        await agent.commit(make_turn("count", ledger_id=1), outcome)
+        await world.run(agent, make_turn("go on", ledger_id=2))
+
+    assert router.requests[0].messages == router.requests[1].messages
+    assert await shown(world) == [("user", "count"), ("assistant", "one"), ("user", "go on")]
+
+
+@pytest.mark.parametrize("stored", ["nothing", "question", "all"])
+async def test_a_delivered_answer_is_restored_as_far_as_it_is_missing(world: World, stored: str) -> None:
+    turn = make_turn("count", ledger_id=1)
+    router = ScriptedRouter([says("one")])
+    async with world.open(router) as agent:
+        if stored != "nothing":
+            outcome = await world.run(agent, turn)
+            assert isinstance(outcome, Completed)
+            if stored == "all":
+                await agent.commit(turn, outcome)
+        await agent.restore(turn, "one", "fake/script-1")
+
+    assert await shown(world) == [("user", "count"), ("assistant", "one")]
+
+
+async def test_an_answer_is_not_restored_into_a_session_that_began_later(world: World) -> None:
+    turn = make_turn("count", ledger_id=1)
+    async with world.open(ScriptedRouter([says("one")])) as agent:
+        await world.run(agent, turn)
+        await world.conversations.flush()
+        await world.conversations.clear(turn.key)
+        await agent.restore(turn, "one", "fake/script-1")
+
+    assert await shown(world) == []

@@ -210,6 +210,7 @@ class FakeAgent:
     started: list[str] = field(default_factory=list)
     committed: list[str] = field(default_factory=list)
     abandoned: list[tuple[str, str]] = field(default_factory=list)
+    restored: list[tuple[str, str]] = field(default_factory=list)
     running: dict[str, int] = field(default_factory=dict)
     most_at_once: int = 0
 
@@ -231,6 +232,9 @@ class FakeAgent:
 
     async def abandon(self, turn: Turn, outcome: Cancelled | Failed) -> None:
         self.abandoned.append((turn.message.id, type(outcome).__name__))
+
+    async def restore(self, turn: Turn, text: str, model: str) -> None:
+        self.restored.append((turn.message.id, text))
 
 
 def completed(text: str) -> Completed:

@@ -40,9 +40,10 @@ def make_turn(
     trust: Trust = Trust.OPERATOR,
     chat_id: str = "main",
     deadline_s: float = 60,
+    ledger_id: int | None = None,
 ) -> Turn:
     message = make_message(text, chat_id=chat_id)
-    return Turn(id=turn_id, message=message, trust=trust, attended=True, deadline_s=deadline_s)
+    return Turn(turn_id, message, trust, attended=True, deadline_s=deadline_s, ledger_id=ledger_id)
 
 
 async def answer_ok(arguments: Mapping[str, JsonValue], context: ToolContext) -> ToolResult:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,9 +27,13 @@ from tests.requirements import covers
 @dataclass
 class FakeConversations:
     cleared: list[ConversationKey] = field(default_factory=list)
+    expected: list[int] = field(default_factory=list)
 
     async def clear(self, key: ConversationKey) -> None:
         self.cleared.append(key)
+
+    def expect(self, ledger_ids: Iterable[int]) -> None:
+        self.expected = list(ledger_ids)
 
 
 @dataclass

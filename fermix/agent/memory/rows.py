@@ -45,7 +45,7 @@ Stored = ChatMessage | Note
 @dataclass(frozen=True, slots=True)
 class Row:
     """One kept item. `at` is UTC in whole milliseconds; `model` is "provider/model" or "" when no model spoke;
-    `guest` marks what a guest wrote, which the memory review skips.
+    `guest` marks what a guest wrote, which the memory review skips; `ledger_id` is the accepted message it belongs to.
     """
 
     item: Stored
@@ -53,6 +53,7 @@ class Row:
     sender: str = ""
     model: str = ""
     guest: bool = False
+    ledger_id: int | None = None
 
 
 class Columns(NamedTuple):
@@ -64,6 +65,7 @@ class Columns(NamedTuple):
     content: str
     metadata_json: str
     created_at: str
+    ledger_id: int | None = None
 
 
 def cleaned(item: Stored) -> Stored | None:
@@ -111,7 +113,8 @@ def encode(row: Row) -> Columns:
             metadata |= {"call_id": call_id, "tool": name, "ok": ok}
         case Note():
             kind = "note"
-    return Columns(row.sender, role, kind, row.item.text, json.dumps(metadata, ensure_ascii=False), stamp(row.at))
+    text = json.dumps(metadata, ensure_ascii=False)
+    return Columns(row.sender, role, kind, row.item.text, text, stamp(row.at), row.ledger_id)
 
 
 def decode(columns: Columns) -> Row:
@@ -126,7 +129,8 @@ def decode(columns: Columns) -> Row:
     model = metadata.get("model", "")
     if not isinstance(model, str):
         raise Unusable(f"history row: model {model!r}", field="metadata_json")
-    return Row(_item(columns, metadata), at, columns.sender, model, metadata.get("guest") is True)
+    guest = metadata.get("guest") is True
+    return Row(_item(columns, metadata), at, columns.sender, model, guest, columns.ledger_id)
 
 
 def _with_pictures_named(text: str, images: Sequence[Image]) -> str:
