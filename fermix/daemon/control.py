@@ -15,6 +15,7 @@ from fermix.agent.providers.embedded import EmbeddedModel
 from fermix.agent.providers.local_provider import LocalProvider
 from fermix.agent.providers.routing import Router
 from fermix.agent.registry import CapabilityRegistry
+from fermix.agent.sandbox import Policy
 from fermix.channels.catalog import access_rules
 from fermix.clock import Clock
 from fermix.config.model import Config
@@ -30,7 +31,7 @@ from fermix.workers import Workers
 
 log = logging.getLogger(__name__)
 
-NEED_RESTART = ("fermix_core", "fermix_core.local_model", "fermix_core.traces", "fermix_web", "sandbox")
+NEED_RESTART = ("fermix_core", "fermix_core.local_model", "fermix_core.traces", "fermix_web")
 HERE = frozenset({"ready", "loaded"})  # states of the local model in which it can answer
 
 
@@ -88,6 +89,7 @@ class Parts:
     http: HttpServer
     workers: Workers
     authorizer: Authorizer
+    policy: Policy
 
 
 class Control:
@@ -108,6 +110,7 @@ class Control:
         config = await parts.workers.run(load_config, self._home, self._environ)
         candidates = await parts.workers.run(read_candidates, self._home, config)
         restart = [name for name in NEED_RESTART if config.sections[name] != self._config.sections[name]]
+        await parts.policy.reread()
         self._config = config
         parts.authorizer.use(access_rules(config))
         parts.routes.use(candidates, local=config.core.local_model.enabled)

@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, assert_never
 
+from fermix.agent.approvals import Approvals
+from fermix.agent.sandbox import Policy
 from fermix.gateway.authorize import Authorization
 from fermix.gateway.queue import Lanes, Slot
 from fermix.gateway.replies import Replier
@@ -37,6 +39,8 @@ class CommandContext:
     slot: Slot
     lanes: Lanes
     conversations: Conversations
+    policy: Policy
+    approvals: Approvals
     commands: Sequence[Command]
 
 

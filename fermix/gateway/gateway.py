@@ -15,6 +15,8 @@ from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
+from fermix.agent.approvals import Approvals, Origin, Seam
+from fermix.agent.sandbox import Policy
 from fermix.agent.turn import Turn
 from fermix.clock import Clock
 from fermix.events import Events, MessageReceived, MessageSettled, preview
@@ -46,6 +48,8 @@ class Rooms:
     authorizer: Authorizer
     ledger: Ledger
     conversations: Conversations
+    policy: Policy
+    approvals: Approvals
     commands: Sequence[Command]
     events: Events
     clock: Clock
@@ -56,6 +60,7 @@ class Accepted:
     """A message that is written down, with its place in the lane and the way back."""
 
     message: Message
+    channel: Channel
     sender: Authorization
     entry: Entry
     slot: Slot
@@ -168,7 +173,7 @@ class Gateway:
         """Fix the order: from here on the message has its place."""
         self._rooms.events.emit(MessageReceived(message.key, message.id, sender.trust, preview(message.text)))
         slot = self.lanes.reserve(message.key, message.id)
-        return Accepted(message, sender, entry, slot, Replier(channel, message, entry, self._replies))
+        return Accepted(message, channel, sender, entry, slot, Replier(channel, message, entry, self._replies))
 
     async def _prepare(self, accepted: Accepted) -> None:
         """Prepare one message for its turn; every way out fills or releases the slot."""
@@ -199,10 +204,12 @@ class Gateway:
         elif command.run is None:
             await replier.tell(command.missing)
         else:
-            context = CommandContext(
-                message, sender, rest, replier, accepted.slot, self.lanes, rooms.conversations, rooms.commands
-            )
-            await command.run(context)
+            await command.run(
+                CommandContext(
+                    message, sender, rest, replier, accepted.slot, self.lanes,
+                    rooms.conversations, rooms.policy, rooms.approvals, rooms.commands,
+                )
+            )  # fmt: skip
 
     def _enqueue(self, accepted: Accepted) -> bool:
         answer = Answer(self._turns, self._turn(accepted), accepted.entry, accepted.replier)
@@ -210,7 +217,24 @@ class Gateway:
 
     def _turn(self, accepted: Accepted) -> Turn:
         message, trust = accepted.message, accepted.sender.trust
-        return Turn(uuid.uuid4().hex, message, trust, is_attended(message), ledger_id=accepted.entry.id)
+        turn = Turn(uuid.uuid4().hex, message, trust, is_attended(message), ledger_id=accepted.entry.id)
+        return replace(turn, seam=self._seam(accepted))
+
+    def _seam(self, accepted: Accepted) -> Seam | None:
+        """How an operator can be asked in this turn. On a chat channel the request then comes in again by itself, as
+        if it were sent now: it is authorized anew.
+        """
+        message, channel = accepted.message, accepted.channel
+        if accepted.sender.trust is not Trust.OPERATOR or not is_attended(message):
+            return None
+        origin = Origin.of(message)
+        if message.origin is not None:
+            return Seam(origin, shared=False, after_yes="Now send your request again.")
+
+        async def resume() -> None:
+            await self.ingest(replace(message, id=f"resumed-{uuid.uuid4().hex}"), channel)
+
+        return Seam(origin, not message.private, resume, "Your request runs again now.")
 
     def _settle(self, accepted: Accepted, outcome: Outcome, error: str = "") -> None:
         accepted.slot.release()

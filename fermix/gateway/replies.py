@@ -15,10 +15,11 @@ from fermix.agent.model import Delta
 from fermix.clock import Clock
 from fermix.errors import ChannelUnavailable, FermixError
 from fermix.events import Events, MessageDelivered, preview
+from fermix.gateway import prompts
 from fermix.gateway.channel import Channel
 from fermix.gateway.delivery import Delivered, Delivery
 from fermix.gateway.ledger import Entry, Ledger, Outcome, Outgoing
-from fermix.message import Message, Reply, Text
+from fermix.message import ApprovalPrompt, Message, Reply, Text
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +47,10 @@ class Replier:
         self._effect_marked = False
 
     async def send(self, reply: Reply) -> None:
-        """Deliver now, in the middle of a turn. Raises: ChannelUnavailable."""
+        """Deliver now, in the middle of a turn. Raises: ChannelUnavailable; Refused for a question that is too long."""
+        if isinstance(reply, ApprovalPrompt):
+            await prompts.put(reply, self._channel, self._message)
+            return
         if not isinstance(reply, Text):
             await self._channel.send(self._message, reply, uuid.uuid4().hex)
             return

@@ -161,9 +161,10 @@ class FakeChannel:
 
     # How messages come in.
 
-    def tap(self, prompt_id: str, *, sender: str, id: str = "tap1", chat: str = "chat") -> Message:
-        """Make what a tap on a prompt's button arrives as."""
-        return message(prompt_id, id=id, chat=chat, channel=self.name, sender=sender, kind="button")
+    def tap(self, prompt_id: str, *, sender: str, id: str = "tap1", chat: str = "chat", yes: bool = True) -> Message:
+        """Make what a tap on a prompt's button arrives as: the same that one would type."""
+        text = f"/confirm {prompt_id}" if yes else f"/deny {prompt_id}"
+        return message(text, id=id, chat=chat, channel=self.name, sender=sender, kind="button")
 
     async def poll(self, ingest: Ingest) -> None:
         """Hand over whatever the platform holds, for ever; confirm each message once it is taken."""

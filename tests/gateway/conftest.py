@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from fermix.agent.approvals import Approvals
 from fermix.events import EventQueue, Events, MessageSettled
 from fermix.gateway import Access, Authorizer, Gateway, Ledger, Rooms
 from fermix.gateway.commands.catalog import COMMANDS
@@ -19,6 +20,7 @@ from fermix.store import Database
 from tests.fakes.channel import FakeAgent, FakeChannel, message
 from tests.fakes.clock import ManualClock
 from tests.fakes.platform import Platform
+from tests.fakes.policy import policy_in
 
 ACCESS = {"cli": Access(local=True), "chat": Access(local=False, owner="1", listed=frozenset({"2"}))}
 
@@ -83,8 +85,11 @@ class Install:
         channel = channel or FakeChannel("chat", platform=self.platform, can=())
         async with asyncio.timeout(30), Database.open(self.path) as database:
             ledger = Ledger(database, self.clock)
-            rooms = Rooms(agent, Authorizer(ACCESS), ledger, conversations, COMMANDS, events, self.clock)
-            with events.subscribe(100_000) as news:
+            with events.subscribe(100_000) as news, policy_in(self.path.parent, self.clock) as policy:
+                approvals = Approvals(self.clock)
+                rooms = Rooms(
+                    agent, Authorizer(ACCESS), ledger, conversations, policy, approvals, COMMANDS, events, self.clock
+                )
                 async with Gateway.open(rooms) as gateway:
                     await gateway.recover({channel.name: channel})
                     yield Open(gateway, channel, agent, ledger, database, conversations, news)

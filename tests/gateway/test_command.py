@@ -65,10 +65,10 @@ def test_who_may_run_what() -> None:
 
 
 def test_nobody_speaks_for_the_owner_from_a_program_without_a_person() -> None:
-    """Issue 3, approvals: stop, grants and approvals are refused to an unattended peer."""
+    """Issue 3, approvals: stop, grants and approvals are refused to an unattended peer; R-19."""
     refused = {command.name for command in COMMANDS} - _allowed(OWNER, attended=False)
 
-    assert refused == {"stop", *STRICT}
+    assert refused == {"stop", "sandbox", *STRICT}
 
 
 def test_a_command_can_be_run_or_says_what_is_missing() -> None:

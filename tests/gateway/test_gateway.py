@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from fermix.agent.approvals import Approvals
 from fermix.agent.turn import Failed, ReplyPort, Turn, TurnOutcome
 from fermix.clock import Clock, SystemClock
 from fermix.events import EventQueue, Events, MessageReceived, MessageSettled
@@ -21,6 +22,7 @@ from fermix.message import ConversationKey
 from fermix.store import Database
 from tests.fakes.channel import FakeAgent, FakeChannel, completed, message
 from tests.fakes.clock import ManualClock
+from tests.fakes.policy import policy_in
 from tests.requirements import covers
 
 
@@ -73,9 +75,11 @@ async def house(agent: FakeAgent | None = None, clock: Clock | None = None) -> A
     )
     with TemporaryDirectory() as folder, events.subscribe(100_000) as news:
         async with Database.open(Path(folder) / "memory.db") as database:
-            rooms = Rooms(agent, access, Ledger(database, clock), conversations, COMMANDS, events, clock)
-            async with Gateway.open(rooms) as gateway:
-                yield House(gateway, FakeChannel(), agent, conversations, news)
+            with policy_in(Path(folder), clock) as policy:
+                ledger, approvals = Ledger(database, clock), Approvals(clock)
+                rooms = Rooms(agent, access, ledger, conversations, policy, approvals, COMMANDS, events, clock)
+                async with Gateway.open(rooms) as gateway:
+                    yield House(gateway, FakeChannel(), agent, conversations, news)
 
 
 class Gate:

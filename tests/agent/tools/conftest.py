@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from fermix.agent.approvals import Approvals
 from fermix.agent.capability import Capability
 from fermix.agent.dispatch import Dispatcher
 from fermix.agent.model import JsonValue, ToolResult
-from fermix.agent.sandbox import Sandbox, SandboxSettings
+from fermix.agent.sandbox import Policy, Sandbox, SandboxSettings
 from fermix.agent.tools.catalog import ToolDeps, build_tools
 from fermix.agent.turn import Turn
 from fermix.clock import SystemClock
@@ -21,7 +22,8 @@ from fermix.events import Events
 from fermix.home import Home
 from fermix.native.sweep import become_subreaper, children
 from fermix.workers import Workers
-from tests.fakes.turns import make_call, make_scope, make_turn
+from tests.fakes.clock import ManualClock
+from tests.fakes.turns import RecordingPort, make_call, make_scope, make_turn
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,7 @@ class Toolbox:
 
     home: Home
     tools: tuple[Capability, ...]
+    approvals: Approvals
 
     @property
     def workspace(self) -> Path:
@@ -40,11 +43,13 @@ class Toolbox:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data.encode("utf-8") if isinstance(data, str) else data)
 
-    async def call(self, name: str, turn: Turn | None = None, **arguments: JsonValue) -> ToolResult:
+    async def call(
+        self, name: str, turn: Turn | None = None, port: RecordingPort | None = None, **arguments: JsonValue
+    ) -> ToolResult:
         dispatcher = Dispatcher(Events(SystemClock()), SystemClock())
         async with asyncio.timeout(5):
             return await dispatcher.dispatch(
-                make_call(name, **arguments), make_scope(*self.tools, turn=turn or make_turn())
+                make_call(name, **arguments), make_scope(*self.tools, turn=turn or make_turn(), port=port)
             )
 
 
@@ -57,7 +62,11 @@ def toolbox(tmp_path: Path) -> Iterator[Toolbox]:
     workers = Workers()
     become_subreaper()
     before = open_descriptors(), children()
-    yield Toolbox(home, build_tools(ToolDeps(sandbox, workers, (sys.executable, "-m", "fermix"))))
+    clock = ManualClock()
+    policy = Policy(sandbox, home, {"sandbox": SandboxSettings}, workers, clock)
+    approvals = Approvals(clock)
+    deps = ToolDeps(sandbox, workers, policy, approvals, (sys.executable, "-m", "fermix"))
+    yield Toolbox(home, build_tools(deps), approvals)
     workers.close()
     assert (open_descriptors(), children()) == before
 
