@@ -448,8 +448,6 @@ OPEN = frozenset(
         "album.debounce",
         "album.others-at-once",
         "empty.image-alone-is-content",
-        "typing.when-able",
-        "stream.spec.once",
         "command.enqueues",
         "turn.compaction.preflight",
         "commit.review.background",

@@ -16,13 +16,13 @@ from fermix.agent.providers.local_provider import LocalProvider
 from fermix.agent.providers.routing import Router
 from fermix.agent.registry import CapabilityRegistry
 from fermix.agent.sandbox import Policy
-from fermix.channels.catalog import access_rules
+from fermix.channels.catalog import access_rules, stream_tiers
 from fermix.clock import Clock
 from fermix.config.model import Config
 from fermix.config.secret_store import open_store
 from fermix.daemon.http import HttpServer
 from fermix.events import Events
-from fermix.gateway import Authorizer
+from fermix.gateway import Authorizer, Gateway
 from fermix.home import Home
 from fermix.net import Net
 from fermix.protocol.methods import LocalModel, ProviderRow
@@ -90,6 +90,7 @@ class Parts:
     workers: Workers
     authorizer: Authorizer
     policy: Policy
+    gateway: Gateway
 
 
 class Control:
@@ -113,6 +114,7 @@ class Control:
         await parts.policy.reread()
         self._config = config
         parts.authorizer.use(access_rules(config))
+        parts.gateway.stream_as(stream_tiers(config))
         parts.routes.use(candidates, local=config.core.local_model.enabled)
         parts.agent.reconfigure(registry=parts.registry, router=parts.routes.router, settings=prompt_settings(config))
         log.info("configuration read again")

@@ -25,7 +25,7 @@ from fermix.agent.providers.local_files import LocalFiles
 from fermix.agent.registry import CapabilityRegistry
 from fermix.agent.sandbox import Policy, Sandbox, SandboxSettings
 from fermix.agent.tools.catalog import ToolDeps, build_tools
-from fermix.channels.catalog import access_rules
+from fermix.channels.catalog import access_rules, stream_tiers
 from fermix.channels.local import LocalChannel
 from fermix.clock import SystemClock
 from fermix.config.model import Config
@@ -101,13 +101,15 @@ async def serve(start: Start) -> None:
             )
         )
         authorizer = Authorizer(access_rules(config))
-        ledger = Ledger(database, clock)
-        rooms = Rooms(agent, authorizer, ledger, conversations, policy, approvals, COMMANDS, events, clock)
+        rooms = Rooms(
+            agent, authorizer, Ledger(database, clock), conversations, policy, approvals, COMMANDS, events, clock
+        )
         gateway = await house.enter_async_context(Gateway.open(rooms))
+        gateway.stream_as(stream_tiers(config))
         local = LocalChannel(audience)
         await gateway.recover({local.name: local})
         http = HttpServer(config.web.bind, config.web.port, health)
-        parts = Parts(routes, agent, registry, embedded, http, workers, authorizer, policy)
+        parts = Parts(routes, agent, registry, embedded, http, workers, authorizer, policy, gateway)
         control = Control(home, start.environ, config, parts, stop)
         desk = answers.Rooms(home, clock, gateway, local, conversations, audience, health, routes, workers, control)
         socket = SocketServer(home.daemon_socket, Answers(desk), audience)

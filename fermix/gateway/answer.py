@@ -62,8 +62,9 @@ class Answer:
     async def run(self) -> None:
         started = self._services.clock.monotonic()
         self._services.ledger.begin(self._entry)
-        outcome = await self._outcome()
-        settled = await self._settled(outcome)
+        async with self._replier.answering():
+            outcome = await self._outcome()
+            settled = await self._settled(outcome)
         if settled is not None:
             usage = outcome.usage if isinstance(outcome, Completed) else Usage()
             self._tell(settled, self._services.clock.monotonic() - started, usage)
@@ -129,6 +130,7 @@ class Answer:
                 return None
 
     async def _abandon(self, outcome: Cancelled | Failed, settles: Outcome) -> TurnOutcome:
+        await self._replier.abandon()
         await self._services.agent.abandon(self._turn, outcome)
         self._services.ledger.settle(self._entry, settles)
         return outcome

@@ -22,7 +22,7 @@ from fermix.clock import Clock
 from fermix.events import Events, MessageReceived, MessageSettled, preview
 from fermix.gateway.answer import BROKEN, Agent, Answer, TurnServices
 from fermix.gateway.authorize import Authorization, Authorizer, Denial
-from fermix.gateway.channel import Channel
+from fermix.gateway.channel import Channel, StreamTier
 from fermix.gateway.command import Command, CommandContext, Conversations, is_attended, parse, why_refused
 from fermix.gateway.ledger import Entry, Ledger, Outcome, Unfinished
 from fermix.gateway.queue import Lanes, Slot
@@ -241,6 +241,10 @@ class Gateway:
         self._rooms.ledger.settle(accepted.entry, outcome)
         shown = "failed" if error else "handled"
         self._rooms.events.emit(MessageSettled(accepted.message.key, accepted.message.id, shown, 0.0, error))
+
+    def stream_as(self, stated: Mapping[str, StreamTier]) -> None:
+        """Use what config states of streaming, by channel, from the next message on."""
+        self._replies = replace(self._replies, streaming=stated)
 
     def stop(self, key: ConversationKey, message_id: str | None = None) -> tuple[int, int]:
         """Stop a conversation, or one of its messages. Returns how many turns stopped and how many were dropped."""

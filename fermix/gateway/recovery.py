@@ -54,12 +54,17 @@ def excuse(found: Unfinished) -> str:
 
 
 async def tidied(found: Unfinished, channel: Channel) -> Unfinished:
-    """Remove the draft that was left in the chat; what it was to become has then surely not landed."""
+    """Remove the draft that was left in the chat; what it was to become has then surely not landed. Bubbles that it
+    left behind it go too, unless there is an answer: then they are its beginning.
+    """
     drafts = channel.abilities.drafts
     if found.draft is None or drafts is None:
         return found
+    live, *others = found.draft.split("\n")
     try:
-        await drafts.discard(found.message, found.draft)
+        for bubble in (live, *(others if found.answer is None else ())):
+            if bubble:
+                await drafts.discard(found.message, bubble)
     except ChannelUnavailable as error:
         log.warning("a draft is left in a chat of %s: %s", channel.name, error)
         return found

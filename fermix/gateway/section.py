@@ -15,6 +15,7 @@ from pydantic import BeforeValidator, Field
 
 from fermix.config.model import Config, Settings
 from fermix.gateway.authorize import Access
+from fermix.gateway.channel import StreamTier
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +37,8 @@ class ChannelSettings(Settings):
     """The one operator of this channel; needs no entry in the list."""
     command_allowlist: tuple[Id, ...] = ()
     """Who besides the owner may run commands that change something. It gives no other right."""
+    streaming: StreamTier | None = None
+    """How an answer is shown while it is written; unless stated, in a draft where the platform can edit."""
 
     @property
     def listed(self) -> tuple[str, ...]:
@@ -100,6 +103,9 @@ class ChannelSpec:
             listed=self._ids(*settings.listed),
             commanders=self._ids(settings.command_owner, *settings.command_allowlist),
         )
+
+    def streaming(self, config: Config) -> StreamTier | None:
+        return config.section(self.section, self.settings).streaming
 
     def _ids(self, *stated: str | None) -> frozenset[str]:
         texts = frozenset(text for text in stated if text)
