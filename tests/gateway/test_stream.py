@@ -11,6 +11,7 @@ from fermix.agent.model import TextDelta
 from fermix.agent.turn import Completed, Failed, ReplyPort, Turn, TurnOutcome
 from fermix.channels.catalog import stream_tiers
 from fermix.config.load import build
+from fermix.gateway import gateway as gateway_module
 from fermix.gateway.channel import StreamTier
 from fermix.gateway.delivery import MARK
 from fermix.gateway.stream import resolve_tier
@@ -109,6 +110,19 @@ async def test_a_draft_that_cannot_be_sealed_is_replaced(install: Install) -> No
 
         assert await at.settled(1) == [("m1", "completed")]
     assert install.platform.texts() == ["Another answer than the one that was streamed."]
+
+
+async def test_a_shutdown_leaves_the_draft_to_the_next_start(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway_module, "DRAIN_S", 0.05)
+    writer = Writer(waits=True)
+    async with install.start(FakeAgent(writer), fake(install, "drafts")) as at:
+        await at.say("hi")
+        await asyncio.wait_for(writer.streamed.wait(), 5)
+    assert len(install.platform.shown()) == 1
+    async with install.start(FakeAgent(), fake(install, "drafts")) as at:
+        assert await at.settled(1) == [("m1", "completed")]
+
+    assert install.platform.texts() == ["HI"]
 
 
 async def test_a_start_tidies_up_all_bubbles_of_a_turn_that_runs_again(install: Install) -> None:
