@@ -6,7 +6,7 @@ ARGS ?=
 NATIVE := setup.py pyproject.toml $(wildcard fermix/native/*.c)
 FAST := not slow and not model and not frozen and not proof
 
-.PHONY: help run check test proof fix build smoke bench clean
+.PHONY: help run check test proof fix build smoke bench model clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -35,8 +35,16 @@ fix: $(VENV)/.dev ## format and apply safe fixes
 build: ## the frozen program in dist/fermix
 	$(PYTHON) packaging/build.py
 
-smoke: $(VENV)/.dev ## the tests of dist/fermix
+model: $(VENV)/.run ## the local model for the tests that need it, in build/models
+	@mkdir -p -m 700 build
+	@FERMIX_HOME=$(CURDIR)/build/install $(BIN)/fermix model fetch
+	@ln -sfn install/models build/models
+
+smoke: $(VENV)/.dev ## the tests of dist/fermix, and every whole-product flow with it
+	@test -x dist/fermix || { echo "dist/fermix is not built: make build" >&2; exit 1; }
 	$(BIN)/pytest -q -m frozen
+	FERMIX_PROGRAM=$(CURDIR)/dist/fermix XDG_CACHE_HOME=$(CURDIR)/build/cache \
+	  timeout 1800 $(BIN)/pytest -q -m "not proof" tests/flows
 
 bench: $(VENV)/.dev ## speed and memory, one JSON object a line
 	@$(BIN)/python -m bench

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import sys
 
-from bench import load, startup, turn
+from bench import load, memory, screen, startup, turn
 
-PARTS = {"turn": turn.figures, "startup": startup.figures, "load": load.figures}
+PARTS = {
+    "turn": turn.figures,
+    "startup": startup.figures,
+    "memory": memory.figures,
+    "load": load.figures,
+    "screen": screen.figures,
+}
 
 
 def main(names: list[str]) -> int:

@@ -27,7 +27,7 @@ def _tools(deps: ToolDeps) -> Sequence[Capability]:
     }
     stand_in = replace(
         own[0],
-        description=WORDS * 4,
+        description=WORDS * 5,
         parameters={"type": "object", "properties": arguments, "required": ["a"]},
         policy=PolicyClass.READ_ONLY,
         run=_nothing,

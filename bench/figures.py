@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 
@@ -28,3 +28,13 @@ class Figure:
 
 def p50(values: Sequence[float]) -> float:
     return statistics.median(values)
+
+
+def p95(values: Sequence[float]) -> float:
+    return statistics.quantiles(values, n=20, method="inclusive")[-1]
+
+
+def medians(runs: int, *measures: Callable[[], float]) -> list[float]:
+    """Measure each in turn, so that a busy minute meets all of them alike. The first round is not counted."""
+    rounds = [[measure() for measure in measures] for _ in range(runs + 1)][1:]
+    return [p50(values) for values in zip(*rounds, strict=True)]

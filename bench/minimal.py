@@ -14,6 +14,7 @@ import sys
 import aiohttp
 
 HISTORY = 20
+SYSTEM_CHARS = 2_800
 TOOLS = [
     {
         "type": "function",
@@ -31,11 +32,14 @@ TOOLS = [
 ]
 
 
+_PAST = [("user", "words " * 40), ("assistant", "word " * 20)] * (HISTORY // 2)
+
+
 def _open(path: str) -> sqlite3.Connection:
     database = sqlite3.connect(path, isolation_level=None)
     database.executescript("pragma journal_mode=wal; pragma synchronous=full;")
     database.execute("create table if not exists message (id integer primary key, role text, content text)")
-    database.executemany("insert into message (role, content) values (?, ?)", [("user", "words " * 40)] * HISTORY)
+    database.executemany("insert into message (role, content) values (?, ?)", _PAST)
     return database
 
 
@@ -47,9 +51,13 @@ def _store(database: sqlite3.Connection, role: str, content: str) -> None:
 
 async def _answer(database: sqlite3.Connection, session: aiohttp.ClientSession, url: str, text: str) -> str:
     _store(database, "user", text)
-    rows = database.execute("select role, content from message order by id desc limit ?", (HISTORY,)).fetchall()
+    rows = database.execute("select role, content from message order by id desc limit ?", (HISTORY + 1,)).fetchall()
     messages = [{"role": role, "content": content} for role, content in reversed(rows)]
-    body = {"model": "bench", "stream": True, "messages": [{"role": "system", "content": "s" * 4000}, *messages]}
+    body = {
+        "model": "bench",
+        "stream": True,
+        "messages": [{"role": "system", "content": "s" * SYSTEM_CHARS}, *messages],
+    }
     parts: list[str] = []
     async with session.post(url + "/chat/completions", json={**body, "tools": TOOLS}) as response:
         async for line in response.content:

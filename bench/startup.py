@@ -1,146 +1,94 @@
-"""How long things take to be there: quick verbs, the daemon, the terminal UI, each against a bare interpreter."""
+"""How long things take to be there: the quick verbs and the daemon, each against a bare interpreter."""
 
 from __future__ import annotations
 
-import os
-import pty
-import select
-import shlex
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from bench.figures import Figure, p50
+from bench.figures import Figure, medians
+from bench.program import KIND, PROGRAM, daemon, environment, free_port, running, until, write_config
 from bench.provider import BenchProvider
-from bench.turn import connect, write_config
 
 RUNS = 15
-BUILT = Path(__file__).parent.parent / "dist" / "fermix"
-BARE = [sys.executable, "-c", "pass"]
-# What the daemon cannot do without: the event loop, its HTTP server and client, SQLite, typed config.
-DAEMON_SET = "import asyncio, json, sqlite3, aiohttp, aiohttp.web, aiosqlite, pydantic"
-SCREEN_SET = "import textual.app; from textual.widgets import Static, TextArea"
-FIRST_FRAME = "Message"  # part of the prompt's placeholder, drawn with the first frame
-WAIT_S = 20.0
-PORT = 14_030
+BARE = (sys.executable, "-c", "pass")
+# What the daemon cannot do without: event loop, HTTP server and client, SQLite, and typed config. `import pydantic`
+# alone loads next to nothing: it comes with the first name that is taken from it.
+START_UP_SET = """
+import asyncio, json, sqlite3, tomllib, aiohttp, aiohttp.web, aiosqlite
+from pydantic import BaseModel, TypeAdapter
+"""
 
 
 def figures() -> Iterator[Figure]:
-    program = [str(BUILT)] if BUILT.exists() else [sys.executable, "-m", "fermix"]
-    kind = "built" if BUILT.exists() else "source"
     with tempfile.TemporaryDirectory() as folder, BenchProvider() as provider:
-        home = Path(folder) / "fermix"
-        write_config(home, provider.base_url, port=PORT)
-        environ = {**os.environ, "FERMIX_HOME": str(home)}
-        yield from _quick_verbs(program, kind, environ, provider)
-        yield from _daemon(program, kind, environ)
-        yield from _screen(program, kind, environ)
+        yield from _quick_verbs(Path(folder) / "quick", provider)
+        yield from _daemon(Path(folder) / "ready", provider)
 
 
-def _quick_verbs(
-    program: list[str], kind: str, environ: Mapping[str, str], provider: BenchProvider
-) -> Iterator[Figure]:
-    with _started(program, environ):
-        bare, version, ask = _in_turn(
-            lambda: _wall(BARE, environ),
-            lambda: _wall([*program, "--version"], environ),
-            lambda: _ask(program, environ, provider),
+def _quick_verbs(home: Path, provider: BenchProvider) -> Iterator[Figure]:
+    environ = environment(home)
+    with daemon(home, provider.base_url):
+        bare, version, ask = medians(
+            RUNS,
+            lambda: wall_s(BARE, environ),
+            lambda: wall_s((*PROGRAM, "--version"), environ),
+            lambda: _ask_s(environ, provider),
         )
     yield Figure("python.pass", bare * 1000, "ms")
-    yield Figure(f"{kind}.version", version * 1000, "ms")
-    yield Figure(f"{kind}.version_ratio", version / bare, "times `python3 -c pass`", 2.5)
-    yield Figure(f"{kind}.ask", ask * 1000, "ms")
-    yield Figure(f"{kind}.ask_ratio", ask / bare, "times `python3 -c pass`", 4.0)
+    yield Figure(f"{KIND}.version", version * 1000, "ms")
+    yield Figure(f"{KIND}.version_ratio", version / bare, "times `python3 -c pass`", 2.5)
+    yield Figure(f"{KIND}.ask", ask * 1000, "ms")
+    yield Figure(f"{KIND}.ask_ratio", ask / bare, "times `python3 -c pass`", 4.0)
 
 
-def _daemon(program: list[str], kind: str, environ: Mapping[str, str]) -> Iterator[Figure]:
-    bare, ready = _in_turn(lambda: _wall([sys.executable, "-c", DAEMON_SET], environ), lambda: _ready(program, environ))
+def _daemon(home: Path, provider: BenchProvider) -> Iterator[Figure]:
+    port = free_port()
+    write_config(home, provider.base_url, port=port)
+    environ = environment(home)
+    bare, ready = medians(
+        RUNS, lambda: wall_s((sys.executable, "-c", START_UP_SET), environ), lambda: _ready_s(environ, port)
+    )
     yield Figure("daemon.bare_imports", bare * 1000, "ms")
-    yield Figure(f"{kind}.daemon_ready", ready * 1000, "ms")
-    yield Figure(f"{kind}.daemon_ready_ratio", ready / bare, "times its bare imports", 1.8)
+    yield Figure(f"{KIND}.daemon_ready", ready * 1000, "ms")
+    yield Figure(f"{KIND}.daemon_ready_ratio", ready / bare, "times its bare imports", 1.8)
 
 
-def _screen(program: list[str], kind: str, environ: Mapping[str, str]) -> Iterator[Figure]:
-    with _started(program, environ):
-        bare, frame = _in_turn(
-            lambda: _wall([sys.executable, "-c", SCREEN_SET], environ), lambda: _first_frame(program, environ)
-        )
-    yield Figure("screen.bare_imports", bare * 1000, "ms")
-    yield Figure(f"{kind}.first_frame", frame * 1000, "ms")
-    yield Figure(f"{kind}.first_frame_ratio", frame / bare, "times the bare import of textual", 1.6)
+def wall_s(command: Sequence[str], environ: Mapping[str, str]) -> float:
+    """How long a command takes from start to end."""
+    began_at = time.monotonic()
+    subprocess.run(command, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+    return time.monotonic() - began_at
 
 
-def _in_turn(*measures: Callable[[], float]) -> list[float]:
-    """Medians; the measures alternate, so that a busy minute meets all of them. The first round is not counted."""
-    rounds = [[measure() for measure in measures] for _ in range(RUNS + 1)][1:]
-    return [p50(values) for values in zip(*rounds, strict=True)]
-
-
-def _wall(command: list[str], environ: Mapping[str, str]) -> float:
-    began = time.monotonic()
-    subprocess.run(command, env=environ, stdout=subprocess.DEVNULL, check=True)
-    return time.monotonic() - began
-
-
-def _ask(program: list[str], environ: Mapping[str, str], provider: BenchProvider) -> float:
+def _ask_s(environ: Mapping[str, str], provider: BenchProvider) -> float:
     """Wall time of a one-shot without what the provider took."""
-    took = _wall([*program, "ask", "a question"], environ)
-    return took - (provider.left[-1] - provider.arrived[-1])
+    took_s = wall_s((*PROGRAM, "ask", "a question"), environ)
+    return took_s - (provider.left[-1] - provider.arrived[-1])
 
 
-class _started:  # noqa: N801 - reads as a verb
-    """A daemon for as long as the block runs."""
-
-    def __init__(self, program: list[str], environ: Mapping[str, str]) -> None:
-        self._process = subprocess.Popen([*program, "--daemon"], env=environ, stderr=subprocess.DEVNULL)
-        self._home = Path(environ["FERMIX_HOME"])
-
-    def __enter__(self) -> None:
-        connect(self._home).close()
-
-    def __exit__(self, *_: object) -> None:
-        self._process.terminate()
-        self._process.wait(WAIT_S)
-
-
-def _ready(program: list[str], environ: Mapping[str, str]) -> float:
+def _ready_s(environ: Mapping[str, str], port: int) -> float:
     """From exec to the first 200 of /health/ready."""
-    began = time.monotonic()
-    with subprocess.Popen([*program, "--daemon"], env=environ, stderr=subprocess.DEVNULL) as process:
-        while not _is_ready():
-            assert time.monotonic() - began < WAIT_S
-            time.sleep(0.002)
-        took = time.monotonic() - began
-        process.terminate()
-    return took
+    began_at = time.monotonic()
+    with running((*PROGRAM, "--daemon"), environ):
+        until(lambda: _listens(port) and _is_ready(port))
+        return time.monotonic() - began_at
 
 
-def _is_ready() -> bool:
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:  # looked at often: a whole request each time would take CPU from the daemon
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _is_ready(port: int) -> bool:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{PORT}/health/ready", timeout=1) as response:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/health/ready", timeout=1) as response:
             return response.status == 200
     except (urllib.error.URLError, ConnectionError):
         return False
-
-
-def _first_frame(program: list[str], environ: Mapping[str, str]) -> float:
-    """From exec under a terminal to the frame that holds the prompt."""
-    leader, follower = pty.openpty()
-    terminal = {**environ, "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"}
-    began = time.monotonic()
-    with subprocess.Popen(program, env=terminal, stdin=follower, stdout=follower, stderr=follower) as process:
-        os.close(follower)
-        seen = b""
-        while FIRST_FRAME.encode() not in seen:
-            assert time.monotonic() - began < WAIT_S, shlex.join(program)
-            if select.select([leader], [], [], 0.5)[0]:
-                seen += os.read(leader, 65_536)
-        took = time.monotonic() - began
-        process.kill()
-    os.close(leader)
-    return took

@@ -1,122 +1,123 @@
-"""Turn overhead: message in to request out, plus the last byte to reply out; against the minimal turn."""
+"""Turn overhead: message in to request out, plus the last byte to reply out; against the minimal turn.
+
+Both sides send 25 tools and twenty messages of history, and what they sent is looked at.
+"""
 
 from __future__ import annotations
 
 import json
-import os
 import socket
-import subprocess
 import sys
 import tempfile
 import time
-import uuid
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 
 from bench.figures import Figure, p50
+from bench.program import ask, connect, cpu_s, daemon, environment, running, until
 from bench.provider import BenchProvider
-from fermix.protocol.ask import Connection, DaemonNotRunning
 
-TURNS = 60
-WARM_UP = 20  # also fills the history to twenty messages
+ROUNDS = 40
+TOOLS = 25
 HISTORY = 20
-WAIT_S = 20.0
+QUESTION = "words " * 40
+SETTLE_S = 0.02  # what a daemon still does after its reply is not the next turn's
+
+Ask = Callable[[], float]
+
+
+@dataclass
+class Side:
+    """One of the two daemons. `conversation` begins a new one and returns how to ask in it."""
+
+    pid: int
+    conversation: Callable[[], Ask]
+    in_s: list[float] = field(default_factory=list)
+    out_s: list[float] = field(default_factory=list)
+    cpu_s: list[float] = field(default_factory=list)
+    sent_bytes: int = 0
+
+    def measure(self, provider: BenchProvider) -> None:
+        """One turn with a history of twenty messages."""
+        ask_here = self.conversation()
+        for _ in range(HISTORY // 2):
+            ask_here()
+        time.sleep(SETTLE_S)
+        used_s = cpu_s(self.pid)
+        began_at = time.monotonic()
+        replied_at = ask_here()
+        self.in_s.append(provider.arrived[-1] - began_at)
+        self.out_s.append(replied_at - provider.left[-1])
+        time.sleep(SETTLE_S)
+        self.cpu_s.append(cpu_s(self.pid) - used_s)
+        self.sent_bytes = _checked(provider.last_body)
+
+    @property
+    def overhead_s(self) -> float:
+        return p50([one + other for one, other in zip(self.in_s, self.out_s, strict=True)])
+
+    def told(self, name: str) -> Iterator[Figure]:
+        yield Figure(f"{name}.in", p50(self.in_s) * 1000, "ms")
+        yield Figure(f"{name}.out", p50(self.out_s) * 1000, "ms")
+        yield Figure(f"{name}.overhead", self.overhead_s * 1000, "ms")
+        yield Figure(f"{name}.cpu", p50(self.cpu_s) * 1000, "ms")
+        yield Figure(f"{name}.request_size", self.sent_bytes / 1000, "kB")
 
 
 def figures() -> Iterator[Figure]:
-    """Both daemons answer in turn, so that the machine's mood meets both alike."""
+    """Both daemons answer in turn, so that the machine's mood meets both alike. The first round only warms them."""
     with tempfile.TemporaryDirectory() as folder, BenchProvider() as provider:
         home = Path(folder)
-        with _minimal(home, provider.base_url) as least, real_daemon(home / "fermix", provider.base_url) as real:
-            for _ in range(WARM_UP):
-                least(), real()
-            provider.sizes.clear()
-            pairs = [(_overhead(provider, least), _overhead(provider, real)) for _ in range(TURNS)]
-            size = p50(provider.sizes[1::2])
-    base, own = p50([pair[0] for pair in pairs]), p50([pair[1] for pair in pairs])
-    yield Figure("turn.minimal", base * 1000, "ms")
-    yield Figure("turn.overhead", own * 1000, "ms")
-    yield Figure("turn.request_size", size / 1000, "kB")
-    yield Figure("turn.overhead_ratio", own / base, "times the minimal turn", 5.0)
+        with _minimal(home, provider.base_url) as least, _real(home / "fermix", provider.base_url) as real:
+            for _ in range(ROUNDS + 1):
+                least.measure(provider)
+                real.measure(provider)
+    for side in (least, real):
+        del side.in_s[0], side.out_s[0], side.cpu_s[0]
+    yield from least.told("turn.minimal")
+    yield from real.told("turn.fermix")
+    # A slow disk flatters the ratio of times, because the minimal turn waits for it; CPU it cannot flatter.
+    yield Figure("turn.cpu_ratio", p50(real.cpu_s) / p50(least.cpu_s), "times the minimal turn", 5.0)
+    yield Figure("turn.overhead_ratio", real.overhead_s / least.overhead_s, "times the minimal turn", 5.0)
 
 
-def _overhead(provider: BenchProvider, ask: Callable[[], None]) -> float:
-    began = time.monotonic()
-    ask()
-    ended = time.monotonic()
-    return (provider.arrived[-1] - began) + max(ended - provider.left[-1], 0.0)
+def _checked(body: bytes) -> int:
+    """Return the size of a request that is as large as it must be."""
+    request = json.loads(body)
+    talk = [message for message in request["messages"] if message["role"] in ("user", "assistant")]
+    assert len(request["tools"]) == TOOLS, f"{len(request['tools'])} tools were sent"
+    assert len(talk) == HISTORY + 1, f"{len(talk)} messages were sent"
+    return len(body)
 
 
 @contextmanager
-def _minimal(home: Path, url: str) -> Generator[Callable[[], None]]:
+def _minimal(home: Path, url: str) -> Generator[Side]:
     path = home / "minimal.sock"
     command = [sys.executable, "-m", "bench.minimal", str(path), str(home / "minimal.db"), url]
-    with subprocess.Popen(command) as process, socket.socket(socket.AF_UNIX) as client:
-        _retry(lambda: client.connect(str(path)))
+    with running(command, environment(home)) as process, socket.socket(socket.AF_UNIX) as client:
+        until(lambda: client.connect_ex(str(path)) == 0)
         reader = client.makefile("rb")
 
-        def ask() -> None:
-            client.sendall(json.dumps({"text": "a question of usual length"}).encode() + b"\n")
+        def ask_it() -> float:
+            client.sendall(json.dumps({"text": QUESTION}).encode() + b"\n")
             reader.readline()
+            return time.monotonic()
 
-        try:
-            yield ask
-        finally:
-            process.kill()
+        yield Side(process.pid, lambda: ask_it)
 
 
 @contextmanager
-def real_daemon(home: Path, url: str, *, tools: int = 25) -> Generator[Callable[[], None]]:
-    """The real daemon with as many tools as the yardstick has, and one client that asks in one session."""
-    write_config(home, url)
-    environ = {**os.environ, "FERMIX_HOME": str(home), "FERMIX_BENCH_TOOLS": str(tools)}
-    with subprocess.Popen([sys.executable, "-m", "bench.daemon"], env=environ, stderr=subprocess.DEVNULL) as process:
-        connection = connect(home)
-        connection.request("events.subscribe", {"sessions": None, "services": False})
-        try:
-            yield lambda: ask(connection, "bench", "a question of usual length")
-        finally:
-            connection.close()
-            process.terminate()
+def _real(home: Path, url: str) -> Generator[Side]:
+    """The real daemon with as many tools as the yardstick has."""
+    command = [sys.executable, "-m", "bench.daemon"]
+    with daemon(home, url, command=command, variables={"FERMIX_BENCH_TOOLS": str(TOOLS)}) as process:
+        connection, sessions = connect(home), count()
 
+        def conversation() -> Ask:
+            session = f"bench{next(sessions)}"
+            return lambda: ask(connection, session, QUESTION)
 
-def write_config(home: Path, url: str, *, port: int = 0) -> None:
-    """Make a home whose one provider is at this address."""
-    home.mkdir(mode=0o700)
-    (home / "config.toml").write_text(
-        f"[fermix_web]\nport = {port}\n"
-        f'[fermix_core.providers.openai_compatible]\nbase_url = "{url}"\ndefault_model = "bench"\nprimary = true\n',
-        encoding="utf-8",
-    )
-
-
-def connect(home: Path) -> Connection:
-    deadline = time.monotonic() + WAIT_S
-    while True:
-        try:
-            return Connection(str(home / "daemon.sock"), client="bench")
-        except DaemonNotRunning:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
-
-
-def ask(connection: Connection, session: str, text: str) -> None:
-    """One question; returns when its reply is here. The rest of the turn's events are read with the next one."""
-    message_id = uuid.uuid4().hex
-    connection.request("message.send", {"id": message_id, "session": session, "text": text})
-    for name, params in connection.events():
-        if name == "reply" and params["message_id"] == message_id:
-            return
-
-
-def _retry(attempt: Callable[[], None]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while True:
-        try:
-            return attempt()
-        except OSError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
+        yield Side(process.pid, conversation)

@@ -2,8 +2,7 @@
 
 Called by verbs, in a process of their own: everything here blocks. What must stay true: bytes gather in a `.part`
 file that survives a broken download and is resumed; nothing becomes active before its checksum holds, and then by
-one rename; one fetch a file at a time. Proxies and certificates of the environment count, because a download is
-the operator's act.
+one rename; one fetch a file at a time. Proxies of the environment count, because a download is the operator's act.
 """
 
 from __future__ import annotations
@@ -22,13 +21,16 @@ from http import HTTPStatus
 from importlib import resources
 from io import FileIO
 from pathlib import Path
-from typing import Literal, Protocol
-
-import httpx
+from typing import TYPE_CHECKING, Literal, Protocol
+from urllib.parse import urlsplit
 
 import fermix
 from fermix.errors import FermixError, NeedsOperator, Refused, Unavailable, Unusable
 from fermix.events import DownloadProgress
+from fermix.tls import client_context
+
+if TYPE_CHECKING:
+    import httpx  # a third of a daemon's start; it is loaded by the download that needs it
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +38,8 @@ CHUNK_BYTES = 1 << 20
 SPARE_BYTES = 64 << 20  # left free on the disk, so that a download never stops the database from writing
 REPORTS_PER_FILE = 500
 MAX_BREAKS = 100  # a download that breaks off is resumed as long as each try brings bytes, this often at most
-TIMEOUT = httpx.Timeout(30.0, connect=10.0)
+CHUNK_S = 30.0
+CONNECT_S = 10.0
 
 Report = Callable[[DownloadProgress], None]
 
@@ -202,12 +205,15 @@ class HttpSource:
 
     @property
     def label(self) -> str:
-        return httpx.URL(self.url).host
+        return urlsplit(self.url).hostname or self.url
 
     def pour(self, into: Incoming) -> None:
+        import httpx
+
         broken: httpx.TransportError | None = None
         start = into.offset
-        with httpx.Client(timeout=TIMEOUT, follow_redirects=True, headers=_HEADERS) as client:
+        patience = httpx.Timeout(CHUNK_S, connect=CONNECT_S)
+        with httpx.Client(timeout=patience, follow_redirects=True, headers=_HEADERS, verify=client_context()) as client:
             for _ in range(MAX_BREAKS):
                 before = into.offset
                 try:
@@ -221,7 +227,7 @@ class HttpSource:
         if broken is None:
             raise Unavailable(f"has only {into.offset} of {into.artifact.size_bytes} bytes")
         what = "cannot be reached" if into.offset == start else f"broke off at byte {into.offset}"
-        raise Unavailable(f"{what} ({broken or type(broken).__name__})") from broken
+        raise Unavailable(f"{what} ({str(broken) or type(broken).__name__})") from broken
 
     def _read(self, client: httpx.Client, into: Incoming) -> None:
         wanted = {"Range": f"bytes={into.offset}-"} if into.offset else {}

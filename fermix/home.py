@@ -190,22 +190,36 @@ def _sync_folder(folder: Path) -> None:
 def hold_lock(home: Home) -> Generator[None]:
     """Hold the home for one daemon and leave our pid in the lock file.
 
-    Raises: NeedsOperator with the pid of the daemon that holds it.
+    Raises: NeedsOperator with the pid of the daemon that holds it, or when the file cannot be written.
     """
-    descriptor = os.open(home.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            pid = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
-            raise NeedsOperator(
-                f"a daemon already runs for {home.root} (pid {pid})", advice="stop it with `fermix stop`"
-            ) from None
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode("ascii"), 0)
+        descriptor = os.open(home.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
+    except OSError as error:
+        raise _cannot_lock(home, error) from error
+    try:
+        _claim(home, descriptor)
         yield
     finally:
         os.close(descriptor)
+
+
+def _claim(home: Home, descriptor: int) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode("ascii"), 0)
+    except BlockingIOError:
+        pid = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
+        raise NeedsOperator(
+            f"a daemon already runs for {home.root} (pid {pid})", advice="stop it with `fermix stop`"
+        ) from None
+    except OSError as error:
+        raise _cannot_lock(home, error) from error
+
+
+def _cannot_lock(home: Home, error: OSError) -> NeedsOperator:
+    advice = "free space or set FERMIX_HOME to a folder you can write"
+    return NeedsOperator(f"cannot lock {home.lock}: {error.strerror}", advice=advice)
 
 
 def is_held(home: Home) -> bool:

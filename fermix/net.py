@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import ssl
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -18,7 +19,8 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from fermix import __version__
-from fermix.errors import Refused, Unavailable
+from fermix.errors import NeedsOperator, Refused, Unavailable
+from fermix.tls import client_context
 
 USER_AGENT = f"fermix/{__version__}"
 IDLE_CONNECTION_S = 15.0  # servers drop idle connections silently; an older one is not worth the risk
@@ -75,6 +77,8 @@ class Net:
     def __init__(self, *, loopback_only: bool) -> None:
         self._loopback_only = loopback_only
         self._session: aiohttp.ClientSession | None = None
+        self._trust: ssl.SSLContext | None = None
+        self._trust_wanted = asyncio.Lock()
 
     @classmethod
     @asynccontextmanager
@@ -122,10 +126,17 @@ class Net:
         )
         connection = SimpleNamespace(pooled=False)
         session = self._open_session()
+        trust = await self._trusted(host) if url.startswith("https:") else True
 
         async def attempt() -> aiohttp.ClientResponse:
             return await session.post(
-                url, data=body, headers=headers, timeout=limits, allow_redirects=False, trace_request_ctx=connection
+                url,
+                data=body,
+                headers=headers,
+                timeout=limits,
+                allow_redirects=False,
+                ssl=trust,
+                trace_request_ctx=connection,
             )
 
         try:
@@ -137,6 +148,16 @@ class Net:
                 return await attempt()
         except (aiohttp.ClientError, OSError) as error:
             raise _failure(error, host) from error
+
+    async def _trusted(self, host: str) -> ssl.SSLContext:
+        """Load the authorities with the first call that needs them, beside the loop: it takes a tenth of a second."""
+        async with self._trust_wanted:
+            if self._trust is None:
+                try:
+                    self._trust = await asyncio.to_thread(client_context)  # once a process; `Workers` stands beside us
+                except NeedsOperator as error:
+                    raise NetFailed("tls", host, str(error)) from error
+            return self._trust
 
     def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:

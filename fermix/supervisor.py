@@ -87,7 +87,7 @@ class Supervisor:
         while (up_for_s := await self._run_once(service)) is not None:
             failures = 1 if up_for_s >= self._restart.settled_after_s else failures + 1
             if failures == self._restart.max_failures:
-                raise GaveUp(f"{service.name} failed {failures} times in a row")
+                raise GaveUp(f"{service.name} failed {failures} times in a row; `fermix logs` says why")
             await self._clock.sleep(self._restart.delay_s(failures))
 
     async def _run_once(self, service: Service) -> float | None:

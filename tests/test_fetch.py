@@ -9,6 +9,7 @@ import threading
 from collections.abc import Generator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from fermix.errors import NeedsOperator
@@ -97,6 +98,20 @@ def test_part_of_an_earlier_fetch_is_taken_up(artifact: Artifact, server: FileSe
 
     assert path.read_bytes() == CONTENT
     assert server.asked[-1] == f"bytes={2 * CHUNK_BYTES}-"
+
+
+def test_failure_without_words_is_told_by_its_kind(
+    artifact: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """httpx passes on what the system said of a broken connection, which may be nothing."""
+
+    def break_off(*_: object, **__: object) -> None:
+        raise httpx.ReadError("")
+
+    monkeypatch.setattr(httpx.Client, "stream", break_off)
+
+    with pytest.raises(FetchFailed, match=r"cannot be reached \(ReadError\)"):
+        fetch(artifact, tmp_path, [HttpSource(artifact.url)], Reports())
 
 
 def test_server_without_ranges_sends_everything_again(artifact: Artifact, server: FileServer, tmp_path: Path) -> None:

@@ -7,8 +7,9 @@ What must stay true: a running turn keeps the context it began with; a change on
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+import logging
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 
 from fermix.agent.context import PromptSettings, RuntimeContext, build_context
@@ -20,9 +21,12 @@ from fermix.agent.registry import CapabilityRegistry
 from fermix.agent.runner import History, RunnerServices, TurnRunner, store_question
 from fermix.agent.turn import Cancelled, Completed, Failed, ReplyPort, Turn, TurnOutcome
 from fermix.clock import Clock
+from fermix.errors import FermixError
 from fermix.events import Events
 from fermix.home import Home
 from fermix.workers import Workers
+
+log = logging.getLogger(__name__)
 
 STOPPED = "[stopped before an answer]"
 FAILED = "[failed before an answer]"
@@ -78,14 +82,15 @@ class Agent:
         return await self._runner.run(turn, port)
 
     async def commit(self, turn: Turn, outcome: Completed) -> None:
-        """Store what a turn added, after its reply was delivered."""
-        await self._history.append(
-            turn.key,
-            *outcome.new_messages,
-            model=outcome.model,
-            version=outcome.history_version,
-            ledger_id=turn.ledger_id,
-        )
+        """Store what a turn added, after its reply was delivered. A history that fails is logged."""
+        with _unsettling_nothing(turn):
+            await self._history.append(
+                turn.key,
+                *outcome.new_messages,
+                model=outcome.model,
+                version=outcome.history_version,
+                ledger_id=turn.ledger_id,
+            )
 
     async def restore(self, turn: Turn, text: str, model: str) -> None:
         """Store the delivered answer of an earlier process as far as it is not stored; not in a newer session."""
@@ -95,8 +100,9 @@ class Agent:
         await self._history.append(turn.key, answer, model=model, version=version, ledger_id=turn.ledger_id)
 
     async def abandon(self, turn: Turn, outcome: Cancelled | Failed) -> None:
-        """Close a turn without an answer, so that its message is not answered later."""
-        await self._history.close_dangling(turn.key, STOPPED if isinstance(outcome, Cancelled) else FAILED)
+        """Close a turn without an answer, so that its message is not answered later. A history that fails is logged."""
+        with _unsettling_nothing(turn):
+            await self._history.close_dangling(turn.key, STOPPED if isinstance(outcome, Cancelled) else FAILED)
 
     async def _checkout(self) -> RuntimeContext:
         """Return the cached context; the first of several turns builds it, the others wait for that."""
@@ -113,3 +119,12 @@ class Agent:
         services = self._services
         files = await services.workers.run(load, services.home, services.settings.agent.name)
         return build_context(services.router, services.registry, files, services.settings)
+
+
+@contextmanager
+def _unsettling_nothing(turn: Turn) -> Generator[None]:
+    """The sender has been answered by now: a history that fails must not keep the message from being settled."""
+    try:
+        yield
+    except FermixError as error:
+        log.error("turn %s is not in the history: %s", turn.id, error)  # noqa: TRY400 - explained, nothing to trace

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"]
@@ -154,7 +154,7 @@ class ToolResult:
 
     ok: bool
     text: str
-    images: tuple[Image, ...] = field(default=())
+    images: tuple[Image, ...] = ()
     denied: bool = False
 
 

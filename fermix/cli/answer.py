@@ -49,6 +49,7 @@ class Printer:
         self._stream = stream and self._terminal and not as_json
         self._streamed = ""
         self._progress = False
+        self._announced = ""
 
     def show(self, answer: Answer, name: str, params: Mapping[str, object]) -> None:
         """Show one event as it arrives."""
@@ -122,17 +123,16 @@ class Printer:
         done, total = _number(params.get("done_bytes")), max(_number(params.get("total_bytes")), 1)
         line = f"fetching {params.get('name')}: {done / 1e6:.0f} of {total / 1e6:.0f} MB ({done * 100 // total} %)"
         state = params.get("state")
-        if not sys.stderr.isatty():
-            if state != "running":
-                print(f"{params.get('name')}: {state} {params.get('error')}".rstrip(), file=sys.stderr, flush=True)
-            elif not self._progress:
-                print(line, file=sys.stderr, flush=True)
-            self._progress = False if state != "running" else self._progress
-            return
-        sys.stderr.write(f"\r\x1b[2K\x1b[2m{line}\x1b[0m")
-        self._progress = True
-        if state in ("done", "failed"):
-            self._end_line()
+        if sys.stderr.isatty():
+            sys.stderr.write(f"\r\x1b[2K\x1b[2m{visible(line)}\x1b[0m")
+            self._progress = True
+            if state in ("done", "failed"):
+                self._end_line()
+        elif state != "running":
+            self.note(f"{params.get('name')}: {state} {params.get('error')}".rstrip())
+        elif self._announced != params.get("name"):
+            self._announced = str(params.get("name"))
+            self.note(line)
 
     def _print_json(self, answer: Answer) -> None:
         from fermix.cli.output import print_json

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fermix.errors import NeedsOperator
-from fermix.home import Home
+from fermix.home import Home, check_socket_path
 from fermix.native import detach
 from fermix.native.program import own_program
 from fermix.protocol.ask import Connection, DaemonGone, DaemonNotRunning, RequestFailed
@@ -29,14 +29,22 @@ class Running:
 def ensure_daemon(home: Home, environ: Mapping[str, str]) -> Running:
     """Find the daemon of this home or start one that outlives us; blocks until it answers.
 
-    Raises: NeedsOperator with the daemon's own last words when it ends before it answers.
+    Raises: NeedsOperator with the daemon's own last words when it ends before it answers, ConfigError when the home's
+    path is too long.
     """
+    check_socket_path(home.daemon_socket)
     if (pid := _answering(home)) is not None:
         return Running(pid, fresh=False)
     home.prepare()
     output = home.run / "start.log"
-    output.unlink(missing_ok=True)
-    pid = detach.start_detached([*own_program(environ), "--daemon"], env=dict(environ), output=output)
+    try:
+        output.unlink(missing_ok=True)
+        pid = detach.start_detached([*own_program(environ), "--daemon"], env=dict(environ), output=output)
+    except OSError as error:
+        raise NeedsOperator(
+            f"the daemon could not be started: {error.strerror}",
+            advice=f"see that {home.root} can be written, then try again",
+        ) from error
     deadline = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline:
         if (answering := _answering(home)) is not None:
@@ -50,7 +58,7 @@ def ensure_daemon(home: Home, environ: Mapping[str, str]) -> Running:
 def _answering(home: Home) -> int | None:
     try:
         connection = Connection(str(home.daemon_socket), client="start", timeout_s=2.0)
-    except (DaemonNotRunning, DaemonGone, TimeoutError):
+    except (DaemonNotRunning, DaemonGone, OSError):
         return None
     except RequestFailed as error:
         raise NeedsOperator("another version of the daemon runs", advice=f"{error}; stop it first") from error
@@ -81,4 +89,4 @@ def _last_words(output: Path) -> str:
         lines = output.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     except OSError:
         lines = []
-    return lines[-1] if lines else "see `fermix logs`"
+    return lines[-1] if lines else "run `fermix --daemon` to see why"

@@ -14,23 +14,14 @@ OK, ERROR, USAGE, NOT_RUNNING, INTERRUPTED = 0, 1, 2, 3, 130
 
 
 def main(argv: list[str] | None = None) -> int:
-    arguments = sys.argv[1:] if argv is None else argv
-    name, rest = (arguments[0], arguments[1:]) if arguments else ("tui", [])
-    if name in ("--version", "-V"):
-        print(f"fermix {__version__}")
-        return OK
-    if name in ("help", "--help", "-h"):
-        print(usage())
-        return OK
-    verb = _find("run" if name == "--daemon" else name)
-    if verb is None:
-        return _unknown(name)
     try:
-        return verb.run(rest)
+        code = _run(sys.argv[1:] if argv is None else argv)
+        sys.stdout.flush()
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
         return _reader_left()
+    return code
 
 
 def usage() -> str:
@@ -50,6 +41,18 @@ def usage() -> str:
             "`fermix VERB --help` tells more about one verb.",
         )
     )
+
+
+def _run(arguments: list[str]) -> int:
+    name, rest = (arguments[0], arguments[1:]) if arguments else ("tui", [])
+    if name in ("--version", "-V"):
+        print(f"fermix {__version__}")
+        return OK
+    if name in ("help", "--help", "-h"):
+        print(usage())
+        return OK
+    verb = _find("run" if name == "--daemon" else name)
+    return _unknown(name) if verb is None else verb.run(rest)
 
 
 def _find(name: str) -> Verb | None:

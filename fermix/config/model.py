@@ -24,9 +24,7 @@ S = TypeVar("S", bound=BaseModel)
 class Settings(BaseModel):
     """What every section shares: frozen, strict, no unknown key, and no value in an error text."""
 
-    model_config = ConfigDict(
-        frozen=True, strict=True, extra="forbid", hide_input_in_errors=True, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
 
 
 def check_line(text: str) -> str:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import mimetypes
 import os
 import re
-from collections.abc import Awaitable, Callable, Mapping
+import stat
+from collections import deque
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -23,12 +26,16 @@ from fermix.gateway import Channel, Gateway
 from fermix.home import Home
 from fermix.message import ROOT_THREAD, ConversationKey, LocalOrigin, Media
 from fermix.native.peer import is_descendant
+from fermix.protocol.frames import encode
 from fermix.protocol.methods import (
+    MAX_LINE_BYTES,
     PROTOCOL,
+    AttachmentName,
     Code,
     GetHistory,
     Hello,
     HistoryEntry,
+    Reloaded,
     SendMessage,
     Status,
     StopTurn,
@@ -42,6 +49,10 @@ Result = Mapping[str, object]
 
 MAX_ID_CHARS = 128
 MAX_HISTORY = 500
+HISTORY_BYTES = (
+    MAX_LINE_BYTES // 2
+)  # of one answer; a client refuses a longer line, and could never show the conversation
+ENTRY_CHARS = 100_000
 MAX_ATTACHMENT_BYTES = 20 * 1024 * 1024
 
 _HELLO = TypeAdapter(Hello)
@@ -54,7 +65,7 @@ _HISTORY = TypeAdapter(GetHistory)
 class Control(Protocol):
     """What clients may ask of the daemon itself."""
 
-    async def reload(self) -> Params: ...
+    async def reload(self) -> Reloaded: ...
 
     def fetch_model(self) -> None: ...
 
@@ -106,7 +117,7 @@ class Answers:
         return await method(call)
 
     async def _hello(self, call: Call) -> Result:
-        hello = _checked(_HELLO, call.params)
+        hello = checked(_HELLO, call.params)
         check_protocol(hello["protocol"])
         call.client.name = hello["client"][:64] or "unnamed"
         return {
@@ -119,11 +130,12 @@ class Answers:
         }
 
     async def _send(self, call: Call) -> Result:
-        wish = _checked(_SEND, call.params)
-        _check_session(wish["session"])
-        if not 0 < len(wish["id"]) <= MAX_ID_CHARS:
-            raise RequestError(Code.INVALID_PARAMS, f"id takes 1 to {MAX_ID_CHARS} characters")
-        media = await self._media(call, wish)
+        with _taken(call.descriptors) as files:
+            wish = checked(_SEND, call.params)
+            _check_session(wish["session"])
+            if not wish["id"].strip() or len(wish["id"]) > MAX_ID_CHARS:
+                raise RequestError(Code.INVALID_PARAMS, f"id takes 1 to {MAX_ID_CHARS} characters, not all blank")
+            media = await self._media(files, wish.get("attachments", []))
         message = local.to_message(
             message_id=wish["id"],
             session=wish["session"],
@@ -135,34 +147,30 @@ class Answers:
         await self._rooms.gateway.ingest(message, self._rooms.channel)
         return {}
 
-    async def _media(self, call: Call, wish: SendMessage) -> tuple[Media, ...]:
-        """Read the passed files, whole and bounded; their descriptors are closed on every way out."""
-        names = wish.get("attachments", [])
-        if len(names) > len(call.descriptors):
-            raise RequestError(Code.INVALID_PARAMS, "fewer descriptors came than attachments are named")
-        taken = [call.descriptors.popleft() for _ in names]
-        try:
-            return tuple(
-                [
-                    await self._rooms.workers.run(_read_media, descriptor, name["name"], name["mime"])
-                    for descriptor, name in zip(taken, names, strict=True)
-                ]
-            )
-        finally:
-            for descriptor in taken:
-                os.close(descriptor)
+    async def _media(self, files: Sequence[int], names: Sequence[AttachmentName]) -> tuple[Media, ...]:
+        """Read the passed files, whole and bounded."""
+        if len(names) != len(files):
+            problem = f"attachments: {len(names)} are named and {len(files)} descriptors came"
+            raise RequestError(Code.INVALID_PARAMS, problem)
+        run = self._rooms.workers.run
+        return tuple(
+            [
+                await run(_read_media, descriptor, name["name"], name["mime"])
+                for descriptor, name in zip(files, names, strict=True)
+            ]
+        )
 
     async def _origin(self, call: Call, cwd: str | None) -> LocalOrigin:
-        directory = await self._rooms.workers.run(local.request_directory, cwd, Path.is_dir)
+        directory = await self._rooms.workers.run(local.request_directory, cwd, _is_folder)
         return LocalOrigin(directory, attended=not is_descendant(call.client.peer.pid, os.getpid()))
 
     async def _stop_turn(self, call: Call) -> Result:
-        wish = _checked(_STOP, call.params)
+        wish = checked(_STOP, call.params)
         stopped, dropped = self._rooms.gateway.stop(_key(wish["session"]), wish.get("message_id"))
         return {"stopped": stopped, "dropped": dropped}
 
     async def _subscribe(self, call: Call) -> Result:
-        wish = _checked(_SUBSCRIBE, call.params)
+        wish = checked(_SUBSCRIBE, call.params)
         sessions = wish["sessions"]
         call.client.sessions = None if sessions is None else frozenset(sessions)
         call.client.services = wish["services"]
@@ -184,11 +192,11 @@ class Answers:
         }
 
     async def _history(self, call: Call) -> Result:
-        wish = _checked(_HISTORY, call.params)
+        wish = checked(_HISTORY, call.params)
         if not 0 < wish["limit"] <= MAX_HISTORY:
             raise RequestError(Code.INVALID_PARAMS, f"limit takes 1 to {MAX_HISTORY}")
         entries = await self._rooms.conversations.entries(_key(wish["session"]), wish["limit"])
-        return {"entries": [_entry(entry) for entry in entries]}
+        return {"entries": _fitting([_entry(entry) for entry in entries])}
 
     async def _status(self, call: Call) -> Result:
         rooms = self._rooms
@@ -212,7 +220,7 @@ class Answers:
         return dict(status)
 
     async def _reload(self, call: Call) -> Result:
-        return await self._rooms.control.reload()
+        return dict(await self._rooms.control.reload())
 
     async def _fetch(self, call: Call) -> Result:
         self._rooms.control.fetch_model()
@@ -223,13 +231,30 @@ class Answers:
         return {}
 
 
-def _checked(adapter: TypeAdapter[T], params: Params) -> T:
+def checked(adapter: TypeAdapter[T], params: Params) -> T:
+    """Raises: RequestError that names the first wrong field."""
     try:
         return adapter.validate_python(params, strict=True, extra="forbid")
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])
         raise RequestError(Code.INVALID_PARAMS, f"{where}: {first['msg']}") from error
+
+
+@contextmanager
+def _taken(waiting: deque[int]) -> Generator[Sequence[int]]:
+    """Take every descriptor that came and close it on every way out: none may reach a later message."""
+    files = tuple(waiting)
+    waiting.clear()
+    try:
+        yield files
+    finally:
+        for descriptor in files:
+            os.close(descriptor)
+
+
+def _is_folder(path: Path) -> bool:
+    return os.path.isdir(path)  # noqa: PTH112 - pathlib's raises for a name that no file system takes
 
 
 def _check_session(session: str) -> None:
@@ -242,18 +267,40 @@ def _key(session: str) -> ConversationKey:
     return ConversationKey(local.NAME, session, ROOT_THREAD)
 
 
+def _fitting(entries: Sequence[HistoryEntry]) -> list[HistoryEntry]:
+    """Return the newest entries that fit into one line."""
+    kept: deque[HistoryEntry] = deque()
+    left_bytes = HISTORY_BYTES
+    for entry in reversed(entries):
+        left_bytes -= len(encode(entry))
+        if left_bytes < 0:
+            break
+        kept.appendleft(entry)
+    return list(kept)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= ENTRY_CHARS else f"{text[:ENTRY_CHARS]}… (+{len(text) - ENTRY_CHARS} characters)"
+
+
 def _entry(entry: Entry) -> HistoryEntry:
-    line: HistoryEntry = {"role": entry.role, "text": entry.text, "at": entry.at.isoformat()}
+    line: HistoryEntry = {"role": entry.role, "text": _shortened(entry.text), "at": entry.at.isoformat()}
     if entry.role == "assistant":
         line["model"] = entry.model or None
     if entry.role == "tool":
-        line.update({"tool": entry.tool, "arguments": entry.arguments, "ok": entry.ok})
+        line.update({"tool": entry.tool, "arguments": _shortened(entry.arguments), "ok": entry.ok})
     return line
 
 
 def _read_media(descriptor: int, name: str, mime: str) -> Media:
-    with os.fdopen(os.dup(descriptor), "rb") as file:
-        data = file.read(MAX_ATTACHMENT_BYTES + 1)
+    """Raises: RequestError for what is too large, unreadable or no regular file: a pipe could block for ever."""
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        raise RequestError(Code.INVALID_PARAMS, f"{name} is not a regular file")
+    try:
+        with os.fdopen(os.dup(descriptor), "rb") as file:
+            data = file.read(MAX_ATTACHMENT_BYTES + 1)
+    except OSError as error:
+        raise RequestError(Code.INVALID_PARAMS, f"{name} cannot be read: {error.strerror}") from error
     if len(data) > MAX_ATTACHMENT_BYTES:
         raise RequestError(Code.INVALID_PARAMS, f"{name} is larger than {MAX_ATTACHMENT_BYTES // 2**20} MiB")
     stated = mime or mimetypes.guess_type(name)[0] or "application/octet-stream"

@@ -20,12 +20,13 @@ from fermix.channels.catalog import access_rules, stream_tiers
 from fermix.clock import Clock
 from fermix.config.model import Config
 from fermix.config.secret_store import open_store
+from fermix.daemon.health import HealthBoard
 from fermix.daemon.http import HttpServer
 from fermix.events import Events
 from fermix.gateway import Authorizer, Gateway
 from fermix.home import Home
 from fermix.net import Net
-from fermix.protocol.methods import LocalModel, ProviderRow
+from fermix.protocol.methods import LocalModel, ProviderRow, Reloaded
 from fermix.setup.sections import load_config
 from fermix.workers import Workers
 
@@ -87,6 +88,7 @@ class Parts:
     registry: CapabilityRegistry
     embedded: EmbeddedModel
     http: HttpServer
+    health: HealthBoard
     workers: Workers
     authorizer: Authorizer
     policy: Policy
@@ -101,18 +103,20 @@ class Control:
     ) -> None:
         self._home = home
         self._environ = environ
+        self._began_with = config
         self._config = config
         self._parts = parts
         self._stop = stop
 
-    async def reload(self) -> Mapping[str, object]:
+    async def reload(self) -> Reloaded:
         """Read the configuration again. What is wrong is an answer, and the old configuration stays in use."""
         parts = self._parts
         config = await parts.workers.run(load_config, self._home, self._environ)
         candidates = await parts.workers.run(read_candidates, self._home, config)
-        restart = [name for name in NEED_RESTART if config.sections[name] != self._config.sections[name]]
+        restart = [name for name in NEED_RESTART if config.sections[name] != self._began_with.sections[name]]
         await parts.policy.reread()
         self._config = config
+        parts.health.waits_for_restart(restart)
         parts.authorizer.use(access_rules(config))
         parts.gateway.stream_as(stream_tiers(config))
         parts.routes.use(candidates, local=config.core.local_model.enabled)

@@ -6,7 +6,7 @@ Shape: reference 3, section 11.1. Overall: "setup_required" beats "degraded" bea
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Literal, Protocol
 
@@ -44,10 +44,15 @@ class HealthBoard:
         self._news = news
         self._states: dict[str, ServiceState] = {}
         self._models: Models | None = None
+        self._changed: tuple[str, ...] = ()
         self.started_at: datetime = clock.now()
 
     def watch_models(self, models: Models) -> None:
         self._models = models
+
+    def waits_for_restart(self, sections: Sequence[str]) -> None:
+        """Take which sections of the configuration differ from those the daemon began with."""
+        self._changed = tuple(sections)
 
     async def run(self, started: Callable[[], None]) -> None:
         started()
@@ -84,8 +89,8 @@ class HealthBoard:
                 "path": str(self._home.config),
                 "workspace": str(self._home.workspace),
             },
-            "restart_required?": False,
-            "restart_reasons": [],
+            "restart_required?": bool(self._changed),
+            "restart_reasons": [f"[{section}] was changed" for section in self._changed],
             "providers": [_provider(row) for row in models.rows()] if models else [],
             "local_model": models.local() if models else None,
             "channels": [],

@@ -60,7 +60,10 @@ class HttpServer:
 
     @web.middleware
     async def _check_host(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        name = request.host.rsplit(":", 1)[0] if not request.host.endswith("]") else request.host
+        host = request.headers.get(
+            "Host", ""
+        )  # not `request.host`: without the header it asks the resolver, on the loop
+        name = host if host.endswith("]") else host.rsplit(":", 1)[0]
         if name not in LOOPBACK_NAMES and name != self._bind:
             return web.json_response({"error": "unknown host"}, status=421)
         return await handler(request)

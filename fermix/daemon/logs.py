@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import logging
 import os
+import select
+import stat
 import sys
 import threading
 from collections.abc import Mapping
@@ -25,6 +27,7 @@ from fermix.home import PRIVATE_FILE, Home
 
 FILE_BYTES = 10_000_000
 KEPT_FILES = 5  # the current one and four before it
+SCREEN_CHARS = select.PIPE_BUF // 4  # a pipe that can be written to takes so much at once; UTF-8 has 1 to 4 bytes each
 RECORD_CHARS = 65_536  # a longer one is cut; somebody else's error text may be of any size
 QUIET = ("aiohttp", "httpx", "httpcore", "asyncio", "urllib3", "markdown_it")
 """Libraries that log addresses at INFO, and an address may hold a token (SEC-01)."""
@@ -35,6 +38,8 @@ log = logging.getLogger(__name__)
 def configure_logging(home: Home, environ: Mapping[str, str], *, screen: TextIO | None = None) -> None:
     """Send every record to the log file, and to `screen` when one is given. A second call replaces the first.
 
+    A screen that is a regular file gets nothing: a daemon in the background writes there, and nobody rotates it.
+
     Raises: ConfigError for a relative FERMIX_LOG_FILE, NeedsOperator when the file cannot be opened.
     """
     path = log_file(home, environ)
@@ -44,7 +49,7 @@ def configure_logging(home: Home, environ: Mapping[str, str], *, screen: TextIO 
         raise NeedsOperator(
             f"cannot open the log {path}: {error.strerror}", advice="set FERMIX_LOG_FILE to a file you can write"
         ) from error
-    if screen is not None:
+    if screen is not None and not _is_file(screen):
         handlers.append(_Screen(screen))
     logging.basicConfig(level=logging.INFO, handlers=handlers, force=True)
     for handler in handlers:
@@ -57,6 +62,13 @@ def configure_logging(home: Home, environ: Mapping[str, str], *, screen: TextIO 
 
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 """Other people's text must not drive the terminal that shows the log."""
+
+
+def _is_file(screen: TextIO) -> bool:
+    try:
+        return stat.S_ISREG(os.fstat(screen.fileno()).st_mode)
+    except OSError:  # a stream without a descriptor
+        return False
 
 
 class RedactingFormatter(logging.Formatter):
@@ -105,7 +117,30 @@ class _PrivateFile(_LossIsSaidOnce, RotatingFileHandler):
 
 
 class _Screen(_LossIsSaidOnce, logging.StreamHandler[TextIO]):
-    """The terminal of `fermix --daemon`."""
+    """The terminal of `fermix --daemon`. A stopped terminal or a pipe that nobody reads misses what it has no room for:
+    the daemon does not wait for it.
+    """
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            text = self.format(record) + self.terminator
+            for at in range(0, len(text), SCREEN_CHARS):
+                if not _has_room(self.stream):
+                    return
+                self.stream.write(text[at : at + SCREEN_CHARS])
+                self.flush()
+        except Exception:  # noqa: BLE001 - as logging's own handlers do
+            self.handleError(record)
+
+
+def _has_room(screen: TextIO) -> bool:
+    try:
+        descriptor = screen.fileno()
+    except OSError:  # a stream without a descriptor
+        return True
+    poll = select.poll()
+    poll.register(descriptor, select.POLLOUT)
+    return bool(poll.poll(0))
 
 
 def _open_private(path: str, flags: int) -> int:

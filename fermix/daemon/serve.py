@@ -37,10 +37,12 @@ from fermix.daemon.health import HealthBoard
 from fermix.daemon.http import HttpServer
 from fermix.daemon.socket import SocketServer
 from fermix.daemon.traces import TraceWriter
+from fermix.daemon.unpacked import UnpackedFiles
 from fermix.events import Events
 from fermix.gateway import Authorizer, Gateway, Ledger, Rooms
 from fermix.gateway.commands.catalog import COMMANDS
 from fermix.home import Home
+from fermix.native.program import FROZEN
 from fermix.net import Net
 from fermix.setup.sections import SECTIONS
 from fermix.store import ContentCheck, Database
@@ -109,12 +111,12 @@ async def serve(start: Start) -> None:
         local = LocalChannel(audience)
         await gateway.recover({local.name: local})
         http = HttpServer(config.web.bind, config.web.port, health)
-        parts = Parts(routes, agent, registry, embedded, http, workers, authorizer, policy, gateway)
+        parts = Parts(routes, agent, registry, embedded, http, health, workers, authorizer, policy, gateway)
         control = Control(home, start.environ, config, parts, stop)
         desk = answers.Rooms(home, clock, gateway, local, conversations, audience, health, routes, workers, control)
         socket = SocketServer(home.daemon_socket, Answers(desk), audience)
         await house.enter_async_context(Supervisor([socket, http], OURS, events, clock))
-        await house.enter_async_context(Supervisor([embedded], OUTSIDE, events, clock))
+        await house.enter_async_context(Supervisor([embedded, *_unpacked(start, clock)], OUTSIDE, events, clock))
         log.info("ready: Fermix %s serves %s", __version__, home.root)
         await stop.wait()
         log.info("stopping")
@@ -133,3 +135,7 @@ def _embedded(start: Start, events: Events, clock: SystemClock) -> EmbeddedModel
     settings = start.config.core.local_model
     files = LocalFiles.of(start.home.models)
     return EmbeddedModel(settings, files, start.program, start.environ, events, clock)
+
+
+def _unpacked(start: Start, clock: SystemClock) -> tuple[UnpackedFiles, ...]:
+    return (UnpackedFiles(start.program, start.environ, clock),) if FROZEN else ()

@@ -35,6 +35,7 @@ SOFT_PENDING_BYTES = 256 * 1024  # past that a client misses deltas
 HARD_PENDING_BYTES = 16 * 1024 * 1024  # past that it is dropped
 PROBE_S = 0.5
 HELLO_S = 10.0
+BACKLOG = 1_024  # clients that may call in one moment; one more hears that no daemon runs
 
 
 class RequestError(FermixError):
@@ -146,25 +147,24 @@ class SocketServer:
         self._audience = audience
 
     async def run(self, started: Callable[[], None]) -> None:
-        loop = asyncio.get_running_loop()
         with _listening(self._path) as listener:
             async with asyncio.TaskGroup() as clients:
                 started()
                 while True:
-                    connection, _ = await loop.sock_accept(listener)
-                    clients.create_task(self._serve(connection), name="client")
+                    connection = await _accept(listener)
+                    client = clients.create_task(self._serve(connection), name="client")
+                    client.add_done_callback(lambda _, connection=connection: connection.close())
 
     async def _serve(self, connection: socket.socket) -> None:
         """Serve one client to its end; nothing it does reaches further."""
-        with connection:
-            try:
-                peer = peer_of(connection)
-                if peer.uid != os.geteuid():
-                    log.warning("a client of user id %s was refused", peer.uid)
-                    return
-                await self._talk(Client(connection, peer), connection)
-            except Exception:
-                log.exception("a client broke")
+        try:
+            peer = peer_of(connection)
+            if peer.uid != os.geteuid():
+                log.warning("a client of user id %s was refused", peer.uid)
+                return
+            await self._talk(Client(connection, peer), connection)
+        except Exception:
+            log.exception("a client broke")
 
     async def _talk(self, client: Client, connection: socket.socket) -> None:
         reader = _Reader(connection)
@@ -249,6 +249,16 @@ class _Reader:
             return data
 
 
+async def _accept(listener: socket.socket) -> socket.socket:
+    """Wait for a client. A cancellation never loses one that is accepted already, which `loop.sock_accept` may."""
+    while True:
+        await _readable(listener)
+        with contextlib.suppress(BlockingIOError):  # it has left again
+            connection, _ = listener.accept()
+            connection.setblocking(False)
+            return connection
+
+
 async def _readable(connection: socket.socket) -> None:
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
@@ -271,7 +281,7 @@ def _listening(path: Path) -> Generator[socket.socket]:
             listener.bind(str(path))
         finally:
             os.umask(old)
-        listener.listen(64)
+        listener.listen(BACKLOG)
         try:
             yield listener
         finally:

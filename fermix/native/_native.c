@@ -1,5 +1,4 @@
-/*
- * The system calls Python lacks or cannot make safely. Called by sweep.py, opener.py and peer.py only.
+/* The system calls Python lacks or cannot make safely. Called by sweep.py, group.py, opener.py and peer.py only.
  *
  * What must stay true: nothing here forks, and the sweep allocates no heap memory and opens no descriptor beyond the
  * few it holds in reserve, so that it still works when the process table is full and descriptors are used up. It
@@ -40,9 +39,7 @@ static PyObject *raise_errno(int number)
 
 static PyObject *none_or_errno(int failed)
 {
-    if (failed)
-        return PyErr_SetFromErrno(PyExc_OSError);
-    Py_RETURN_NONE;
+    return failed ? raise_errno(errno) : Py_BuildValue("");
 }
 
 static PyObject *kill_group(PyObject *self UNUSED, PyObject *args)
@@ -57,8 +54,6 @@ static PyObject *kill_group(PyObject *self UNUSED, PyObject *args)
 
 #ifdef __linux__
 
-/* ---- descriptors in reserve ---- */
-
 enum { RESERVED = 2 }; /* the most the sweep has open at once */
 static int reserve[RESERVED] = {-1, -1};
 
@@ -71,14 +66,10 @@ static void fill_reserve(void)
 
 static void free_reserve(void)
 {
-    for (int i = 0; i < RESERVED; i++) {
-        if (reserve[i] >= 0)
-            close(reserve[i]);
-        reserve[i] = -1;
-    }
+    for (int i = 0; i < RESERVED; i++)
+        if (reserve[i] >= 0 && close(reserve[i]) == 0)
+            reserve[i] = -1;
 }
-
-/* ---- reading /proc ---- */
 
 struct state {
     char letter;
@@ -115,7 +106,20 @@ static int read_state(pid_t pid, struct state *state)
     return 0;
 }
 
-enum owner { NOBODY, OURS, ANOTHER };
+enum owner { NOBODY, OURS, ANOTHER, UNKNOWN };
+
+/* Whether a process really has no variables (fields 50 and 51 are where they begin and end): during exec, or when
+ * exec has taken the memory away that we were about to read, nothing can be read either. */
+static int has_no_variables(pid_t pid)
+{
+    char path[64], text[2048];
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    char *word = read_start(path, text, sizeof text) > 0 ? strrchr(text, ')') : NULL;
+    for (int field = 2; field < 50 && word != NULL; field++)
+        word = strchr(word + 1, ' ');
+    unsigned long long begin = 0, end = 0;
+    return word != NULL && sscanf(word, "%llu %llu", &begin, &end) == 2 && begin == end && end != 0;
+}
 
 /* Whose marker a process was started with. `marker` is NAME=value; the same name with another value is ANOTHER. */
 static enum owner read_owner(pid_t pid, const char *marker, size_t length)
@@ -142,10 +146,8 @@ static enum owner read_owner(pid_t pid, const char *marker, size_t length)
         memmove(window, window + filled - kept, kept);
     }
     close(descriptor);
-    return owner;
+    return kept == 0 && owner == NOBODY && !has_no_variables(pid) ? UNKNOWN : owner;
 }
-
-/* ---- the processes one sweep has found ---- */
 
 struct found {
     pid_t pid;
@@ -165,7 +167,7 @@ static void add_found(pid_t pid, pid_t parent)
         found[found_count++] = (struct found){pid, parent};
 }
 
-/* The children that one thread of `pid` has, from a list such as "812 813 ". */
+/* The children of one thread of `pid`, from a list such as "812 813 ". */
 static void add_children_of_thread(pid_t pid, const char *thread)
 {
     char path[96], text[4096];
@@ -179,8 +181,8 @@ static void add_children_of_thread(pid_t pid, const char *thread)
         if (got <= 0)
             break;
         text[kept + (size_t)got] = '\0';
-        char *word = text, *space;
-        for (; (space = strchr(word, ' ')) != NULL; word = space + 1)
+        char *word = text;
+        for (char *space; (space = strchr(word, ' ')) != NULL; word = space + 1)
             add_found((pid_t)atoi(word), pid);
         kept = strlen(word); /* a number may be cut by the end of a read */
         memmove(text, word, kept);
@@ -217,22 +219,29 @@ static int is_spared(PyObject *spared, pid_t pid)
     return 0;
 }
 
-/* Orphans that the system handed to us: our own children in a session that is not ours. */
-static void add_adopted(const char *marker, size_t length, PyObject *spared)
+/* Orphans that the system handed to us: our own children in a session that is not ours. Returns how many of them
+ * cannot be told yet. */
+static long add_adopted(const char *marker, size_t length, PyObject *spared)
 {
     pid_t us = getpid(), our_session = getsid(0);
     size_t kept = found_count;
+    long unknown = 0;
     add_children(us);
     size_t end = found_count;
     for (size_t i = kept; i < end; i++) {
         struct state state;
         pid_t pid = found[i].pid;
-        if (is_spared(spared, pid) || read_state(pid, &state) < 0 || state.session == our_session)
+        if (is_spared(spared, pid) || read_state(pid, &state) < 0)
             continue;
-        if (read_owner(pid, marker, length) != ANOTHER)
+        if (state.letter == 'Z' || state.session == our_session)
+            continue;
+        enum owner owner = read_owner(pid, marker, length);
+        unknown += owner == UNKNOWN;
+        if (owner == OURS || owner == NOBODY)
             found[kept++] = found[i];
     }
     found_count = kept;
+    return unknown;
 }
 
 /* Signal one process unless its number has been given to a stranger meanwhile; 1 when a living one was signalled. */
@@ -242,11 +251,9 @@ static int signal_found(const struct found *process, int signum)
     int descriptor = (int)syscall(SYS_pidfd_open, process->pid, 0);
     if (descriptor < 0)
         return 0;
-    int signalled = 0;
-    int still_ours = read_state(process->pid, &state) == 0 && state.letter != 'Z' &&
-                     (state.parent == process->parent || state.parent == getpid());
-    if (still_ours)
-        signalled = syscall(SYS_pidfd_send_signal, descriptor, signum, NULL, 0) == 0;
+    int is_ours = read_state(process->pid, &state) == 0 && state.letter != 'Z' &&
+                  (state.parent == process->parent || state.parent == getpid());
+    int signalled = is_ours && syscall(SYS_pidfd_send_signal, descriptor, signum, NULL, 0) == 0;
     close(descriptor);
     return signalled;
 }
@@ -264,17 +271,13 @@ static PyObject *sweep(PyObject *self UNUSED, PyObject *args)
     free_reserve();
     found_count = 0;
     add_children((pid_t)root);
-    if (length > 0)
-        add_adopted(marker, (size_t)length, spared);
+    long left = length > 0 ? add_adopted(marker, (size_t)length, spared) : 0;
     for (size_t i = 0; i < found_count; i++)
         add_children(found[i].pid);
-    long signalled = 0;
     for (size_t i = 0; i < found_count; i++) /* parents stand before their children, so they cannot start new ones */
-        signalled += signal_found(&found[i], signum);
+        left += signal_found(&found[i], signum);
     fill_reserve();
-    if (PyErr_Occurred())
-        return NULL;
-    return PyLong_FromLong(signalled);
+    return PyErr_Occurred() ? NULL : PyLong_FromLong(left);
 }
 
 static PyObject *become_subreaper(PyObject *self UNUSED, PyObject *args UNUSED)
@@ -313,7 +316,6 @@ static PyObject *openat2(PyObject *self UNUSED, PyObject *args)
 }
 
 #else
-
 static PyObject *missing(PyObject *self UNUSED, PyObject *args UNUSED)
 {
     return raise_errno(ENOSYS);
@@ -323,7 +325,6 @@ static PyObject *missing(PyObject *self UNUSED, PyObject *args UNUSED)
 #define become_subreaper missing
 #define die_with_parent missing
 #define openat2 missing
-
 #endif
 
 /* A descriptor that turns readable when this child of ours has ended; waiting for it reaps nothing. */
@@ -381,10 +382,10 @@ static PyObject *peer_credentials(PyObject *self UNUSED, PyObject *args)
 static PyMethodDef methods[] = {
     {"kill_group", kill_group, METH_VARARGS, "kill_group(pgid, signum): signal a whole process group."},
     {"sweep", sweep, METH_VARARGS,
-     "sweep(root_pid, signum, marker, spared): signal every descendant and every marked orphan; return how many."},
+     "sweep(root_pid, signum, marker, spared): signal descendants and orphans; return how many were left before."},
     {"become_subreaper", become_subreaper, METH_NOARGS, "become_subreaper(): adopt orphaned descendants."},
     {"die_with_parent", die_with_parent, METH_VARARGS, "die_with_parent(signum): be signalled when our parent ends."},
-    {"openat2", openat2, METH_VARARGS, "openat2(folder, path, flags, mode, resolve): open a path, return a descriptor."},
+    {"openat2", openat2, METH_VARARGS, "openat2(folder, path, flags, mode, resolve): open a path."},
     {"exit_descriptor", exit_descriptor, METH_VARARGS, "exit_descriptor(pid): readable once this child has ended."},
     {"peer_credentials", peer_credentials, METH_VARARGS, "peer_credentials(descriptor): uid and pid of a peer."},
     {NULL, NULL, 0, NULL},

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
-import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -144,28 +143,12 @@ class Child:
         return self._errors.tail.decode("utf-8", "replace")
 
 
-def child_environment(
-    environ: Mapping[str, str], names: Iterable[str], *, frozen: bool = hasattr(sys, "_MEIPASS")
-) -> dict[str, str]:
-    """Pick the allowed variables; "LC_*" allows all that begin so. Never what the frozen program set for itself:
-    a library path is the one it was started with, or absent.
-    """
+def child_environment(environ: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
+    """Pick the allowed variables; "LC_*" allows all that begin so."""
     allowed = tuple(names)
     whole = {name for name in allowed if not name.endswith("*")}
     beginnings = tuple(name[:-1] for name in allowed if name.endswith("*"))
-    picked = {name: value for name, value in environ.items() if name in whole or name.startswith(beginnings)}
-    return _as_before_the_freeze(picked, environ) if frozen else picked
-
-
-def _as_before_the_freeze(picked: dict[str, str], environ: Mapping[str, str]) -> dict[str, str]:
-    restored = {name: value for name, value in picked.items() if not name.startswith(FREEZER_NAMES)}
-    for name in picked:
-        if f"{name}_ORIG" in environ:
-            restored[name] = environ[f"{name}_ORIG"]
-    return restored
-
-
-FREEZER_NAMES = ("LD_LIBRARY_PATH", "DYLD_", "_PYI_", "_MEIPASS", "SSL_CERT_", "PYTHONHOME")
+    return {name: value for name, value in environ.items() if name in whole or name.startswith(beginnings)}
 
 
 def _stream(stream: IO[bytes] | None) -> IO[bytes]:

@@ -6,11 +6,16 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-OWN_FOLDER = Path(__file__).parents[2]
-"""The folder that holds the package. Start from it: an interpreter finds the package where it stands."""
+FROZEN = hasattr(sys, "_MEIPASS")
+"""This is the frozen program: its loader has set the folder of its files."""
+
+OWN_FOLDER = Path("/") if FROZEN else Path(__file__).parents[2]
+"""Where to start our own program: an interpreter finds the package where it stands, the frozen file finds its own."""
 
 
 def own_program(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the beginning of an argv; a verb comes next. `FERMIX_EXE` is set by the launcher of the frozen file."""
-    frozen = environ.get("FERMIX_EXE")
-    return (frozen,) if frozen else (sys.executable, "-m", "fermix")
+    """Return the beginning of an argv; a verb comes next. `FERMIX_EXE` is set by the launcher of the frozen file.
+
+    Where nothing is frozen, that variable is a leftover of another Fermix, or somebody's trick, and counts for nothing.
+    """
+    return (environ["FERMIX_EXE"],) if FROZEN else (sys.executable, "-m", "fermix")

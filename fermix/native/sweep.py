@@ -32,11 +32,12 @@ def kill_group(pgid: int, signum: int) -> None:
 
 
 def sweep_tree(root_pid: int, signum: int, *, marker: str = "", spared: Collection[int] = ()) -> int:
-    """Signal every descendant of a process, not itself; return how many living ones were signalled.
+    """Signal every descendant of a process, not itself; return how many were alive, so that 0 means none is left.
 
     With a `marker` ("NAME=value", as the processes have it in their environment) also our adopted children that
-    carry it, and those that carry no such name, except the `spared`. Starts no process and allocates nothing, so it
-    works with the process table full. Without /proc (macOS) only the group can be signalled and this returns 0.
+    carry it, and those that carry no such name, except the `spared`. One that is just being replaced by exec counts
+    and is not signalled: look again. Starts no process and allocates nothing, so it works with the process table
+    full. Without /proc (macOS) only the group can be signalled and this returns 0.
     """
     try:
         return native.sweep(root_pid, signum, marker.encode("ascii"), tuple(spared))

@@ -48,13 +48,11 @@ class Connection:
         self._number = 0
         self._socket.settimeout(timeout_s)
         try:
-            self._socket.connect(path)
-        except OSError as error:
+            self._connect(path)
+            self.welcome = self.request("hello", {"protocol": PROTOCOL, "client": client})
+        except BaseException:
             self._socket.close()
-            if error.errno in (errno.ENOENT, errno.ECONNREFUSED, errno.ENOTDIR, errno.EAGAIN):
-                raise DaemonNotRunning(path) from error
             raise
-        self.welcome = self.request("hello", {"protocol": PROTOCOL, "client": client})
 
     def request(
         self, method: str, params: Mapping[str, object], *, descriptors: Sequence[int] = ()
@@ -83,6 +81,14 @@ class Connection:
     def close(self) -> None:
         self._socket.close()
 
+    def _connect(self, path: str) -> None:
+        try:
+            self._socket.connect(path)
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ECONNREFUSED, errno.ENOTDIR, errno.EAGAIN):
+                raise DaemonNotRunning(path) from error
+            raise
+
     def _send(self, message: Mapping[str, object], descriptors: Sequence[int]) -> None:
         line = json.dumps(message, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
         if len(line) > MAX_LINE_BYTES:
@@ -107,16 +113,23 @@ class Connection:
             self._buffer += data
         line = bytes(self._buffer[:end])
         del self._buffer[: end + 1]
-        message: object = json.loads(line)
-        if not isinstance(message, dict):
-            raise DaemonGone("the daemon sent something that is no message")
-        return message  # pyright: ignore[reportUnknownVariableType] - JSON
+        return _message(line)
 
 
 def socket_path(environ: Mapping[str, str]) -> str:
     """Where the daemon of this home listens; the same rule as `home.Home.locate`, without its imports."""
     home = environ.get("FERMIX_HOME", "").strip() or "~/.fermix"
     return os.path.join(os.path.expanduser(home), "daemon.sock")  # noqa: PTH111, PTH118 - pathlib costs 10 ms
+
+
+def _message(line: bytes) -> dict[str, object]:
+    try:
+        message: object = json.loads(line)
+    except ValueError as error:
+        raise DaemonGone("the daemon sent something that is no message") from error
+    if not isinstance(message, dict):
+        raise DaemonGone("the daemon sent something that is no message")
+    return message  # pyright: ignore[reportUnknownVariableType] - JSON
 
 
 def _result(message: Mapping[str, object]) -> dict[str, object]:

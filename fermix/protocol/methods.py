@@ -2,7 +2,8 @@
 
 A client opens with `hello`; requests follow in any order; once it has called `events.subscribe` the daemon sends
 notifications, whose method is the event's name. Attachments travel as file descriptors (SCM_RIGHTS) with the
-line of their `message.send`, in the order of its `attachments`. The daemon names the channel: a client cannot.
+line of their `message.send`, in the order of its `attachments`; a client sends such a line only when every request
+before it is answered. The daemon names the channel: a client cannot.
 
     -> {"jsonrpc":"2.0","id":1,"method":"hello","params":{"protocol":1,"client":"ask"}}
     <- {"jsonrpc":"2.0","id":1,"result":{"protocol":1,"version":"0.1.0","pid":4711, ...}}
@@ -37,7 +38,6 @@ class Code(IntEnum):
     PROTOCOL_MISMATCH = -32001
     HELLO_REQUIRED = -32002
     REFUSED = -32003
-    STOPPING = -32004
 
 
 class Hello(TypedDict):
@@ -66,7 +66,7 @@ class AttachmentName(TypedDict):
 
 
 class SendMessage(TypedDict):
-    """`message.send`: hand a message to the gateway. `id` is made by the client and unique (a UUID);
+    """`message.send`: hand a message to the gateway. `id` is made by the client and unique;
     `session` is 1 to 128 of letters, digits, "_" and "-". Answered with {} when the daemon has it.
     """
 
@@ -112,7 +112,9 @@ class ConversationList(TypedDict):
 
 
 class GetHistory(TypedDict):
-    """`conversation.history`: the last `limit` entries (at most 500), oldest first."""
+    """`conversation.history`: the last `limit` entries (at most 500), oldest first; fewer when they are very long, and
+    a long text is cut: the answer is one line.
+    """
 
     session: str
     limit: int
@@ -180,6 +182,13 @@ class Status(TypedDict):
     turns_running: int
     turns_waiting: int
     failures: list[str]
+
+
+class Reloaded(TypedDict):
+    """`config.reload`: the route that would answer now, and the sections that count only after a restart."""
+
+    model: str | None
+    restart_required: list[str]
 
 
 class Nothing(TypedDict):
@@ -253,15 +262,14 @@ class ToolEnded(TypedDict):
 
 
 class ReplySent(TypedDict):
-    """`reply`: a whole text for this message. `final` is False for what is sent while the turn goes on.
-    `model` is None when Fermix itself speaks (a command's answer, an error).
+    """`reply`: a whole text for this message. `model` is None when Fermix itself speaks (a command's answer, an
+    error).
     """
 
     session: str
     message_id: str
     text: str
     model: str | None
-    final: bool
 
 
 class TurnOver(TypedDict):

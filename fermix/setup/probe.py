@@ -18,6 +18,8 @@ from fermix import __version__
 from fermix.agent.providers.catalog import ProviderSpec
 from fermix.agent.providers.models import find_model
 from fermix.config.secrets import Secret
+from fermix.errors import NeedsOperator
+from fermix.tls import client_context
 
 Outcome: TypeAlias = Literal["accepted", "rejected", "inconclusive"]
 
@@ -56,10 +58,13 @@ def probe(spec: ProviderSpec, base_url: str, key: Secret | None) -> Probe:
     headers = _headers(spec, base_url, key)
     started_at = time.monotonic()
     try:
-        with httpx.Client(timeout=httpx.Timeout(READ_S, connect=CONNECT_S), trust_env=False) as client:
+        limits = httpx.Timeout(READ_S, connect=CONNECT_S)
+        with httpx.Client(timeout=limits, trust_env=False, verify=client_context()) as client:
             answer = _get(client, base_url.rstrip("/") + KEY_PATHS.get(spec.id, "/models"), headers)
     except _TooMuch:
         return Probe("inconclusive", f"{spec.label} answered without end", time.monotonic() - started_at)
+    except NeedsOperator as error:
+        return Probe("inconclusive", str(error), time.monotonic() - started_at)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         return Probe("inconclusive", _unreachable(spec, base_url, error), time.monotonic() - started_at)
     return _judge(spec, answer, time.monotonic() - started_at)

@@ -17,7 +17,6 @@ from fermix.agent.providers.settings import KeyedSettings, ProviderSettings
 from fermix.config.edit import ConfigEditor, Key, Value
 from fermix.config.secret_store import ProviderKey, SecretStore, StoreKind, find_key, open_store
 from fermix.config.secrets import Secret
-from fermix.errors import FermixError
 from fermix.home import Home
 from fermix.setup.questions import Kept, find_spec
 from fermix.setup.readiness import Readiness, check_readiness
@@ -84,7 +83,7 @@ class Wizard:
         return given or self._saved_settings(spec).base_url or merged or spec.base_url or ""
 
     def check(self, answers: Answers) -> None:
-        """Raises: ValueError with a sentence when something is missing or wrong."""
+        """Look whether a provider could be asked with these answers. Raises: ValueError with a sentence."""
         if answers.provider == LOCAL_ID:
             return
         spec = find_spec(answers.provider)
@@ -94,13 +93,13 @@ class Wizard:
             raise ValueError(f"{spec.label} takes no key")
         if not self.base_url(spec, answers.base_url):
             raise ValueError(f"{spec.label} needs an address (base_url)")
-        if not self._model(spec, answers):
-            raise ValueError(f"{spec.label} needs the name of a model")
 
     def save(self, answers: Answers) -> Saved:
-        """Write the answers. Raises: ValueError as `check`, ConfigError, NeedsOperator, Unavailable."""
+        """Write the answers. Raises: ValueError with a sentence, ConfigError, NeedsOperator, Unavailable."""
         self.check(answers)
         spec = None if answers.provider == LOCAL_ID else find_spec(answers.provider)
+        if spec is not None and not self._model(spec, answers):
+            raise ValueError(f"{spec.label} needs the name of a model")
         core = self._config.core.settings
         kind = answers.secret_store or core.secret_store
         store = self._store if kind == core.secret_store else open_store(self._home, kind, core.profile)
@@ -182,6 +181,9 @@ class Wizard:
             rivals = [candidate.spec.label for candidate in find_candidates(self._config, self._store)]
             if rivals:
                 yield f"{' and '.join(rivals)} is still configured and answers first; remove its section and its key"
+            if size_bytes := sum(artifact.size_bytes for artifact in self.files.missing()):
+                megabytes = f"{size_bytes / 1e6:.0f} MB"
+                yield f"its {megabytes} are fetched when it is first used, or now with `fermix model fetch`"
             return
         found = self._find(spec)
         if found.origin == spec.key_variable:
@@ -198,14 +200,20 @@ def _key(spec: ProviderSpec, name: str) -> Key:
 def _all_or_nothing(store: SecretStore, keys: Mapping[str, Secret]) -> Generator[None]:
     """Keep the keys while the rest is saved; put the old ones back when it cannot be."""
     before = {provider: store.get(provider) for provider in keys}
+    saved = False
     try:
         for provider, key in keys.items():
             store.put(provider, key)
         yield
-    except FermixError:
-        for provider, old in before.items():
-            if old is None:
-                store.remove(provider)
-            else:
-                store.put(provider, old)
-        raise
+        saved = True
+    finally:
+        if not saved:
+            _put_back(store, before)
+
+
+def _put_back(store: SecretStore, before: Mapping[str, Secret | None]) -> None:
+    for provider, key in before.items():
+        if key is None:
+            store.remove(provider)
+        else:
+            store.put(provider, key)

@@ -22,12 +22,13 @@ from textual.binding import Binding, BindingType
 from textual.theme import Theme
 
 from fermix.clock import Clock, SystemClock
-from fermix.home import Home
+from fermix.home import PRIVATE_DIR, Home, write_atomic
 from fermix.tui import collector
 from fermix.tui.desk import Desk, SetupDesk
 from fermix.tui.link import Connect, StartDaemon
 from fermix.tui.screens.catalog import SCREENS, chat
 from fermix.tui.screens.chat import ChatScreen
+from fermix.tui.terminal import GONE, watched
 from fermix.tui.widgets.transcript import load_reply
 
 MIN_COLUMNS, MIN_LINES = 32, 10
@@ -90,7 +91,7 @@ class FermixApp(App[int]):
 
     def _begin(self) -> None:
         """The first frame is out: connect, and load the parser that the first reply needs."""
-        self.run_worker(self.desk.run(), exclusive=True)
+        self.run_worker(self.desk.run())
         load_reply()
         collector.begin()
         self.set_interval(IDLE_LOOK_S, self._collect)
@@ -135,8 +136,8 @@ class FermixApp(App[int]):
         """Keep the traceback in the log folder; the owner reads one sentence."""
         crash = self._home.logs / "tui-crash.log"
         try:
-            crash.parent.mkdir(parents=True, exist_ok=True)
-            crash.write_text(traceback.format_exc(), encoding="utf-8")
+            crash.parent.mkdir(PRIVATE_DIR, parents=True, exist_ok=True)
+            write_atomic(crash, traceback.format_exc().encode("utf-8", "replace"))
             where = f"details are in {crash}"
         except OSError as error:
             where = f"its details could not be written: {error.strerror}"
@@ -164,8 +165,16 @@ def run_tui(
 
 
 async def _run(app: FermixApp) -> None:
-    with _leaving_on_signals(app):
+    with _leaving_on_signals(app), _leaving_without_terminal(app):
         await app.run_async()
+
+
+@contextmanager
+def _leaving_without_terminal(app: FermixApp) -> Generator[None]:
+    loop = asyncio.get_running_loop()
+    streams = {stream.fileno() for stream in (sys.__stdin__, sys.__stderr__) if stream is not None}  # Textual's own
+    with watched(tuple(streams), lambda: loop.call_soon_threadsafe(app.exit, GONE, GONE)):
+        yield
 
 
 @contextmanager

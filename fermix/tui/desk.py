@@ -61,6 +61,11 @@ class LocalModel:
         return self.state in ("fetching", *MODEL_NEWS)
 
 
+def new_session() -> str:
+    """Name a conversation that nobody has begun."""
+    return f"chat-{uuid4().hex[:8]}"
+
+
 class Desk:
     """Made by the app, one for its life."""
 
@@ -84,7 +89,7 @@ class Desk:
         """Stay connected and current until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.link.run())
-            group.create_task(self._reload_when_stale())
+            group.create_task(self._refresh_when_stale())
 
     async def submit(self, text: str) -> None:
         """Send what was typed in the open conversation; `/stop` acts at once instead of standing in line."""
@@ -112,7 +117,7 @@ class Desk:
         await self._load_history()
 
     async def open_new(self) -> None:
-        await self.open(f"chat-{uuid4().hex[:8]}")
+        await self.open(new_session())
 
     async def fetch_model(self) -> None:
         """Ask for the local model; its progress comes as events."""
@@ -133,17 +138,14 @@ class Desk:
     async def on_up(self) -> None:
         self.trouble = ""
         self._conversations = {self.conversation.session: self.conversation}
-        await self._load_history()
-        for sentence in self._news:
-            self.conversation.note(sentence)
-        self._news.clear()
-        await self._load_status()
+        await self._refresh()
 
     def on_event(self, name: str, fields: Fields) -> None:
         if name == "download":
             self._take_download(fields)
         elif name == "conversation.changed":
-            self._stale.set()
+            if wire.text(fields, "session") == self.conversation.session:
+                self._stale.set()
         elif conversation := self._conversations.get(wire.text(fields, "session")):
             conversation.apply(name, fields)
             self.model = conversation.model or self.model
@@ -175,6 +177,13 @@ class Desk:
             self.changed()
             return {}
 
+    async def _refresh(self) -> None:
+        await self._load_history()
+        for sentence in self._news:
+            self.conversation.note(sentence)
+        self._news.clear()
+        await self._load_status()
+
     async def _load_history(self) -> None:
         conversation = self.conversation
         if not self.link.connected:
@@ -200,11 +209,11 @@ class Desk:
             self.conversation.note("No provider is set up, so the local model answers. Ctrl+P sets one up.")
         self.changed()
 
-    async def _reload_when_stale(self) -> None:
+    async def _refresh_when_stale(self) -> None:
         while True:
             await self._stale.wait()
             self._stale.clear()
-            await self._load_history()
+            await self._refresh()
 
     def _take_download(self, fields: Fields) -> None:
         state = wire.text(fields, "state")
@@ -216,4 +225,4 @@ class Desk:
             error=wire.text(fields, "error"),
         )
         if state == "done":
-            self.setup_required = False
+            self._stale.set()  # somebody can answer now: the status says who

@@ -11,11 +11,3 @@ class Submitted(Message):
     def __init__(self, text: str) -> None:
         super().__init__()
         self.text = text
-
-
-class EarlierWanted(Message):
-    """The reader reached the top of the live window."""
-
-
-class LaterWanted(Message):
-    """The reader reached the bottom of a window that is not at the end."""

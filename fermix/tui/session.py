@@ -186,6 +186,7 @@ class Conversation:
             return
         self._place(message_id)
         self._ended.append(message_id)
+        self._placed.discard(message_id)
         self._unsent.pop(message_id, None)
         self._texts.pop(message_id, None)
         self._waiting = tuple(id_ for id_ in self._waiting if id_ != message_id)

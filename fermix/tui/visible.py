@@ -57,6 +57,11 @@ def one_line(text: str, *, limit: int) -> str:
     return line if line == shown else f"{line}…"
 
 
+def cut(text: str, *, limit: int) -> str:
+    """At most `limit` characters; says how many are missing."""
+    return text if len(text) <= limit else f"{text[:limit]}… (+{len(text) - limit:,} characters)"
+
+
 def _shown(text: str) -> str:
     plain = _SURROGATES.sub("\ufffd", text.replace("\r\n", "\n"))
     return plain.translate(_SYMBOLS).expandtabs(TAB_CELLS)

@@ -8,8 +8,8 @@ import pytest
 
 from fermix.agent.agent import FAILED, STOPPED
 from fermix.agent.capability import ToolContext
-from fermix.agent.memory import Entry
-from fermix.agent.model import AssistantMessage, ChatRequest, Completion, JsonValue, ToolResult, UserMessage
+from fermix.agent.memory import Conversations, Entry
+from fermix.agent.model import AssistantMessage, ChatRequest, Completion, JsonValue, ToolResult, Usage, UserMessage
 from fermix.agent.providers.provider import OnDelta
 from fermix.agent.registry import CapabilityRegistry
 from fermix.agent.turn import Cancelled, Completed, Failed
@@ -17,6 +17,7 @@ from fermix.config.load import load
 from fermix.config.model import CLOSED
 from fermix.errors import ConfigError
 from fermix.home import Home
+from fermix.store import Database
 from tests.agent.conftest import World
 from tests.fakes.router import ScriptedRouter, calls, says
 from tests.fakes.turns import make_call, make_capability, make_turn
@@ -220,3 +221,22 @@ async def test_an_answer_is_not_restored_into_a_session_that_began_later(world: 
         await agent.restore(turn, "one", "fake/script-1")
 
     assert await shown(world) == []
+
+
+async def test_history_that_fails_keeps_no_message_from_being_settled(
+    world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """protocol/methods.py, `turn.ended`: always the last event of a message; after a failed run as well."""
+    async with (
+        Database.open(tmp_path / "lost.db") as database,
+        Conversations.open(database, world.clock, world.events) as closed,
+    ):
+        world.conversations = closed
+    async with world.open(ScriptedRouter([])) as agent:
+        failed = await world.run(agent, make_turn())
+        assert isinstance(failed, Failed)
+        await agent.abandon(make_turn(), failed)
+        await agent.commit(make_turn(), Completed("fine", "fake/model", Usage(), steps=1))
+
+    assert failed.reason == "the database is closed"
+    assert sum("turn t1 is not in the history" in record.message for record in caplog.records) == 2

@@ -55,7 +55,7 @@ def test_wrong_file_is_refused_in_one_sentence(tmp_path: Path, capsys: pytest.Ca
 
     shown = capsys.readouterr()
     assert "491 MB" in shown.out
-    assert shown.err.startswith(f"fermix model: none of {wrong} is {FILE} (491,400,064 bytes)")
+    assert shown.err.startswith(f"fermix model: {wrong} is not {FILE} (491,400,064 bytes)")
 
 
 def test_failure_for_programs_is_a_line_of_progress(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -92,6 +92,13 @@ def test_provider_that_cannot_be_asked_is_saved_with_a_note(
     assert FileStore(home.auth).get("openai") == Secret(GOOD_KEY)
 
 
+def test_server_of_ones_own_gets_a_model_that_it_has(home: Home, server: ModelList) -> None:
+    server.keyless, server.body = True, b'{"data": [{"id": "tiny:1b"}, {"id": "big:70b"}]}'
+
+    assert setup.main(["--provider", "ollama", "--base-url", server.base_url]) == 0
+    assert 'default_model = "tiny:1b"' in settings(home)
+
+
 def test_local_model_needs_nothing(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
     assert setup.main(["--provider", "local"]) == 0
     assert "the local model answers (key: none needed)" in capsys.readouterr().out
@@ -185,6 +192,10 @@ def test_state_is_told_and_nothing_is_changed(home: Home, capsys: pytest.Capture
     ("answer", "told"),
     [
         ({"result": {}}, "The running daemon uses it now."),
+        (
+            {"result": {"restart_required": ["fermix_core"]}},
+            "The running daemon uses it now, some of it only after a restart.",
+        ),
         (
             {"error": {"code": -32603, "message": "config.toml: wrong"}},
             "The running daemon kept its old settings: config.toml: wrong. Restart it to use the new ones.",

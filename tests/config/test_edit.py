@@ -7,7 +7,6 @@ import stat
 import subprocess
 import threading
 import tomllib
-from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -207,23 +206,6 @@ def test_two_editors_at_once_do_not_lose_a_change(home: Home) -> None:
         thread.join(5)
 
     assert len(refused) == 3
-
-
-@pytest.fixture
-def tiny_disk(tmp_path: Path) -> Generator[Path]:
-    """A file system of 16 KiB; needs the right to mount."""
-    folder = tmp_path / "tiny"
-    folder.mkdir()
-    made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=16k,mode=700", "tmpfs", str(folder)],
-        capture_output=True,
-        timeout=5,
-        check=False,
-    )
-    if made.returncode != 0:
-        pytest.skip("this user cannot mount a small file system")
-    yield folder
-    subprocess.run(["umount", str(folder)], timeout=5, check=True)
 
 
 def test_full_disk_leaves_the_old_file_whole(tiny_disk: Path) -> None:

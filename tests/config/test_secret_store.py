@@ -118,6 +118,18 @@ def test_file_of_a_later_version_is_never_overwritten(store: FileStore, tmp_path
     assert path.read_bytes() == b'{"version": 2}'
 
 
+def test_full_disk_keeps_the_old_key(tiny_disk: Path) -> None:
+    store = FileStore(tiny_disk / "auth.json")
+    store.put("openai", KEY)
+    with pytest.raises(OSError, match="No space"):
+        (tiny_disk / "filler").write_bytes(b"x" * 65_536)
+
+    with pytest.raises(NeedsOperator, match="No space left on device"):
+        store.put("openai", OTHER)
+
+    assert store.get("openai") == KEY
+
+
 def test_pipe_in_place_of_the_file_does_not_hang(store: FileStore, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "auth.json", 0o600)
 

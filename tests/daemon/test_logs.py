@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import os
 import stat
 import subprocess
 import sys
@@ -128,6 +129,30 @@ def test_log_file_of_the_environment_is_used(home: Home, tmp_path: Path) -> None
 
     assert "tests.logs: hello" in (tmp_path / "elsewhere.log").read_text(encoding="utf-8")
     assert not home.log_file.exists()
+
+
+def test_output_of_a_background_daemon_does_not_grow_with_the_log(home: Home, tmp_path: Path) -> None:
+    with (tmp_path / "daemon.out").open("w+", encoding="utf-8") as output:
+        configure_logging(home, {}, screen=output)
+        log.info("hello")
+        output.flush()
+
+        assert (tmp_path / "daemon.out").stat().st_size == 0
+    assert "hello" in written(home)
+
+
+def test_screen_that_nobody_reads_holds_nobody_up(home: Home) -> None:
+    """A full pipe, or a terminal stopped with Ctrl-S, must not stop the loop that logs to it."""
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as reader, os.fdopen(writing, "w", encoding="utf-8") as screen:
+        configure_logging(home, {}, screen=screen)
+        for number in range(100):
+            log.info("line %d %s", number, "你" * 1_000)
+
+        assert b"line 0 " in os.read(reader.fileno(), 65_536)
+        log.info("goes on")
+        assert b"goes on" in os.read(reader.fileno(), 65_536)
+    assert "line 99 " in written(home)
 
 
 def test_place_that_cannot_be_used_is_named(home: Home, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -22,9 +23,11 @@ class FileServer:
         self.base_url = ""
 
     @contextmanager
-    def serve(self) -> Generator[FileServer]:
+    def serve(self, tls: ssl.SSLContext | None = None) -> Generator[FileServer]:
         server = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"files": self}))
-        self.base_url = f"http://127.0.0.1:{server.server_address[1]}"
+        if tls is not None:
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
+        self.base_url = f"http{'' if tls is None else 's'}://127.0.0.1:{server.server_address[1]}"
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:

@@ -24,8 +24,12 @@ WAIT_S = 20.0
 
 
 def program() -> list[str]:
-    stated = os.environ.get("FERMIX_PROGRAM")
-    return shlex.split(stated) if stated else [sys.executable, "-m", "fermix"]
+    return shlex.split(os.environ["FERMIX_PROGRAM"]) if is_frozen() else [sys.executable, "-m", "fermix"]
+
+
+def is_frozen() -> bool:
+    """A built file is tested: what it fetches cannot be an installed package."""
+    return "FERMIX_PROGRAM" in os.environ
 
 
 @dataclass

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from fermix.protocol.ask import Connection
 from tests.flows.product import WAIT_S, Product, compatible, running, scripted
 from tests.requirements import covers
 
@@ -183,6 +184,24 @@ def test_a_port_that_is_taken_degrades_health_and_stops_nothing(tmp_path: Path) 
             assert status["overall"] == "degraded"
             assert f"cannot listen on 127.0.0.1:{port}" in str(status["failures"])
             assert product.run("ask", "hi").returncode == 0
+
+
+def test_a_setting_that_waits_for_a_restart_is_told_until_it_is_undone(product: Product) -> None:
+    """Reference 3, section 11.1: restart_required? and its reasons."""
+    config = product.home / "config.toml"
+    before = config.read_text(encoding="utf-8")
+    connection = Connection(str(product.home / "daemon.sock"), client="test")
+    config.write_text(f"{before}\n[sandbox]\nmode = 'strict'\n", encoding="utf-8")
+    told = [connection.request("config.reload", {})["restart_required"] for _ in range(2)]
+    waiting = product.get("/health/ready")[1]
+    config.write_text(before, encoding="utf-8")
+    undone = connection.request("config.reload", {})["restart_required"]
+    connection.close()
+    quiet = product.get("/health/ready")[1]
+
+    assert (told, undone) == ([["sandbox"], ["sandbox"]], [])
+    assert (waiting["restart_required?"], waiting["restart_reasons"]) == (True, ["[sandbox] was changed"])
+    assert (quiet["restart_required?"], quiet["restart_reasons"]) == (False, [])
 
 
 def test_the_log_follows_and_shows_the_last_lines(product: Product) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,17 +37,39 @@ class BareMachine:
         shutil.copy(program, root / "app" / "fermix")
         return BareMachine(root)
 
-    def run(self, *arguments: str, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *arguments: str, environment: Mapping[str, str] | None = None, timeout_s: float = START_S
+    ) -> subprocess.CompletedProcess[str]:
         """Run the program there with a home and nothing else in its environment."""
-        mounts = 'mount -t proc proc "$0/proc"; mount --bind /dev/null "$0/dev/null"; exec chroot "$0" "$@"'
         return subprocess.run(
-            ["unshare", *unshare_options(), "sh", "-ec", mounts, str(self.root), "/app/fermix", *arguments],
-            env={"PATH": os.environ["PATH"], "HOME": "/home", **(environment or {})},
+            self._argv(arguments),
+            env=_environment(environment or {}),
             capture_output=True,
             text=True,
-            timeout=START_S,
+            timeout=timeout_s,
             check=False,
         )
+
+    @contextmanager
+    def daemon(self) -> Generator[None]:
+        """Let a daemon run there until the block is left; it says on stderr that it is ready."""
+        argv = self._argv(["--daemon"])
+        with subprocess.Popen(argv, env=_environment({}), stderr=subprocess.PIPE, text=True) as daemon:
+            assert daemon.stderr is not None
+            try:
+                assert "ready" in daemon.stderr.readline()
+                yield
+            finally:
+                daemon.terminate()
+                daemon.communicate(timeout=START_S)
+
+    def _argv(self, arguments: Sequence[str]) -> list[str]:
+        mounts = 'mount -t proc proc "$0/proc"; mount --bind /dev/null "$0/dev/null"; exec chroot "$0" "$@"'
+        return ["unshare", *unshare_options(), "sh", "-ec", mounts, str(self.root), "/app/fermix", *arguments]
+
+
+def _environment(extra: Mapping[str, str]) -> dict[str, str]:
+    return {"PATH": os.environ["PATH"], "HOME": "/home", **extra}
 
 
 def _beside_libc(name: str) -> Path:

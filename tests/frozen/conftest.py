@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -11,7 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.frozen.packs import Build, World, pack
+from tests.frozen import probes
+from tests.frozen.bare import START_S
+from tests.frozen.packs import REPO, Build, World, pack
+
+PROGRAM = REPO / "dist" / "fermix"
 
 
 @pytest.fixture(scope="session")
@@ -73,3 +78,37 @@ def world(tmp_path: Path) -> Iterator[World]:
     home.mkdir()
     yield World(home)
     shutil.rmtree(home)
+
+
+@pytest.fixture(scope="session")
+def program() -> Path:
+    """The built program; `make build` makes it."""
+    if not PROGRAM.exists():
+        pytest.skip("dist/fermix is not built: make build")
+    return PROGRAM
+
+
+@pytest.fixture(scope="session")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home shared by the starts of the built file, so that it unpacks once."""
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture
+def ask_inside(program: Path, home: Path, tmp_path: Path) -> Callable[..., object]:
+    """Run a probe inside the frozen program and return its answer."""
+
+    def ask(probe: Callable[..., object], *arguments: object, **environment: str) -> object:
+        probes.write_probe(tmp_path, probe, *arguments)
+        done = subprocess.run(
+            [program, "_engine", "--folder", tmp_path, *probes.ARGUMENTS],
+            env={"HOME": str(home), "FERMIX_ENGINE_KEY": "none", **environment},
+            capture_output=True,
+            text=True,
+            timeout=START_S,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        return json.loads(done.stdout)
+
+    return ask

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -60,10 +61,48 @@ def what_kind_of_program() -> list[object]:
     return [sys.__dict__["frozen"], home.rpartition("/")[2], json.__file__.startswith(home)]
 
 
-def certificates() -> int:
-    """Return how many certificate authorities come along."""
-    import ssl
+def authorities() -> list[str]:
+    """Return the certificate authorities that our clients trust here."""
+    from fermix.tls import client_context
 
-    import certifi
+    return [str(authority["subject"]) for authority in client_context().get_ca_certs()]
 
-    return len(ssl.create_default_context(cafile=certifi.where()).get_ca_certs())
+
+def handshake(url: str) -> int:
+    """Send a request with the daemon's client and return the status of the answer."""
+    import asyncio
+
+    from fermix.net import Net, Timeouts
+
+    async def post() -> int:
+        async with Net.open() as net, net.post_stream(url, headers={}, body=b"", timeouts=Timeouts()) as response:
+            return response.status
+
+    return asyncio.run(post())
+
+
+def restored_files() -> list[bool]:
+    """Delete the unpacked program under itself, and say whether it was gone and is back after one check."""
+    import asyncio
+    import shutil
+    import sys
+    from pathlib import Path
+
+    from fermix.clock import SystemClock
+    from fermix.daemon.unpacked import UnpackedFiles
+    from fermix.native.program import own_program
+
+    own = Path(sys.__dict__["_MEIPASS"])
+    service = UnpackedFiles(own_program(os.environ), os.environ, SystemClock())
+
+    async def check() -> None:
+        up = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(service.run(up.set))
+            await up.wait()
+            running.cancel()
+
+    shutil.rmtree(own.parents[1])
+    gone = not own.exists()
+    asyncio.run(check())
+    return [gone, own.is_dir()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,8 @@ import pytest
 
 import fermix
 from fermix.cli.catalog import VERBS
+from tests.fakes.authority import NAME, Authority
+from tests.fakes.file_server import FileServer
 from tests.frozen import probes
 from tests.frozen.bare import START_S, BareMachine
 from tests.frozen.packs import REPO, can_mount
@@ -29,43 +32,9 @@ needs_mounts = pytest.mark.skipif(not can_mount(), reason="needs the right to mo
 
 
 @pytest.fixture(scope="module")
-def program() -> Path:
-    """The built program; `make build` makes it."""
-    if not PROGRAM.exists():
-        pytest.skip("dist/fermix is not built: make build")
-    return PROGRAM
-
-
-@pytest.fixture(scope="module")
 def bare(program: Path, tmp_path_factory: pytest.TempPathFactory) -> BareMachine:
     """A machine with a C library only, where the program has started once."""
     return BareMachine.make(tmp_path_factory.mktemp("bare"), program)
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home shared by the starts of this file, so that it unpacks once."""
-    return tmp_path_factory.mktemp("home")
-
-
-@pytest.fixture
-def ask_inside(program: Path, home: Path, tmp_path: Path) -> Callable[..., object]:
-    """Run a probe inside the frozen program and return its answer."""
-
-    def ask(probe: Callable[..., object], *arguments: object, **environment: str) -> object:
-        probes.write_probe(tmp_path, probe, *arguments)
-        done = subprocess.run(
-            [program, "_engine", "--folder", tmp_path, *probes.ARGUMENTS],
-            env={"HOME": str(home), "FERMIX_ENGINE_KEY": "none", **environment},
-            capture_output=True,
-            text=True,
-            timeout=START_S,
-            check=False,
-        )
-        assert (done.returncode, done.stderr) == (0, "")
-        return json.loads(done.stdout)
-
-    return ask
 
 
 @pytest.fixture(scope="module")
@@ -148,12 +117,40 @@ def test_child_gets_the_users_environment(ask_inside: Callable[..., object], use
     assert child["FERMIX_EXE"] == str(PROGRAM)
 
 
-def test_certificate_authorities_come_along(ask_inside: Callable[..., object]) -> None:
-    """PKG-05: the machine's own may lie elsewhere, or not be there."""
-    found = ask_inside(probes.certificates)
+@needs_mounts
+def test_certificate_authorities_come_along(bare: BareMachine) -> None:
+    """PKG-05: the machine has no store, nor a folder where the one that built the program has its own."""
+    assert len(_authorities(bare)) > 50
 
-    assert isinstance(found, int)
-    assert found > 50
+
+@needs_mounts
+def test_store_of_another_distribution_is_found(bare: BareMachine, tmp_path: Path) -> None:
+    """PKG-05: built on Debian, run on Fedora, where the owner has added a company's authority."""
+    store = bare.root / "etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem"
+    store.parent.mkdir(parents=True)
+    shutil.copy(Authority(tmp_path).file, store)
+
+    (only,) = _authorities(bare)
+    shutil.rmtree(bare.root / "etc")
+
+    assert NAME in only
+
+
+def _authorities(bare: BareMachine) -> list[str]:
+    probes.write_probe(bare.root / "probe", probes.authorities)
+    done = bare.run("_engine", "--folder", "/probe", *probes.ARGUMENTS, environment={"FERMIX_ENGINE_KEY": "none"})
+    assert (done.returncode, done.stderr) == (0, "")
+    found: list[str] = json.loads(done.stdout)
+    return found
+
+
+def test_users_authority_is_trusted(ask_inside: Callable[..., object], tmp_path: Path) -> None:
+    """PKG-05: `SSL_CERT_FILE` of the user is honoured, in a handshake with a real server."""
+    authority = Authority(tmp_path)
+    with FileServer(b"").serve(authority.server_side) as server:
+        status = ask_inside(probes.handshake, server.base_url, SSL_CERT_FILE=str(authority.file))
+
+    assert status == 501  # it knows no POST, and says so over TLS
 
 
 def test_no_library_needs_a_newer_c_library_than_stated(unpacked: Path) -> None:

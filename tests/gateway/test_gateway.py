@@ -17,7 +17,7 @@ from fermix.clock import Clock, SystemClock
 from fermix.events import EventQueue, Events, MessageReceived, MessageSettled
 from fermix.gateway import Access, Authorizer, Gateway, Ledger, Rooms
 from fermix.gateway.commands.catalog import COMMANDS
-from fermix.gateway.gateway import EMPTY, RESTARTING
+from fermix.gateway.gateway import BROKEN, EMPTY, RESTARTING
 from fermix.message import ConversationKey
 from fermix.store import Database
 from tests.fakes.channel import FakeAgent, FakeChannel, completed, message
@@ -30,8 +30,11 @@ from tests.requirements import covers
 class FakeConversations:
     cleared: list[ConversationKey] = field(default_factory=list)
     expected: list[int] = field(default_factory=list)
+    broken: bool = False
 
     async def clear(self, key: ConversationKey) -> None:
+        if self.broken:
+            raise RuntimeError("bug")
         self.cleared.append(key)
 
     def expect(self, ledger_ids: Iterable[int]) -> None:
@@ -343,6 +346,16 @@ async def test_new_clears_this_conversation() -> None:
         assert rooms.conversations.cleared == [ConversationKey("cli", "chat", "root")]
 
 
+async def test_a_command_that_breaks_is_no_success() -> None:
+    async with house() as rooms:
+        rooms.conversations.broken = True
+        await rooms.say("/new")
+        settled = await rooms.settled(1)
+
+        assert rooms.channel.sent == [("m1", BROKEN)]
+        assert (settled[0].outcome, settled[0].error) == ("failed", BROKEN)
+
+
 @covers("enqueue.trust-attached", "trust.whole-turn")
 async def test_the_turn_carries_the_trust_decided_at_the_door() -> None:
     seen: list[tuple[str, str, bool]] = []
@@ -359,6 +372,7 @@ async def test_the_turn_carries_the_trust_decided_at_the_door() -> None:
         assert sorted(seen) == [("m1", "operator", True), ("m2", "guest", True)]
 
 
+@covers("enqueue.agent-not-ready")
 async def test_closing_lets_running_turns_end_and_refuses_new_messages() -> None:
     gate = Gate()
     async with house(FakeAgent(gate)) as rooms:

@@ -32,6 +32,7 @@ LATE_IMPORTS = (
     "config/keyring_store.py",
     "tui/",
     "daemon/serve.py",
+    "fetch.py",
 )
 
 
@@ -92,7 +93,7 @@ def test_nothing_is_left_unfinished() -> None:
 
 @covers("proc.no-own-http", "proc.no-broker-no-pool")
 def test_no_part_of_ours_talks_to_another_over_http_a_broker_or_a_pool() -> None:
-    """Architecture, design choices: HTTP goes out through net.py and fetch.py and comes in through daemon/http.py."""
+    """Architecture, design choices: HTTP goes out through net.py, fetch.py and setup/probe.py, in by daemon/http.py."""
     speakers = {"aiohttp": {"net.py", "daemon/http.py"}, "httpx": {"fetch.py", "setup/probe.py"}}
     for library, allowed in speakers.items():
         found = {_name(path) for path in MODULES if re.search(rf"^\s*(import|from) {library}\b", _text(path), re.M)}
@@ -101,6 +102,18 @@ def test_no_part_of_ours_talks_to_another_over_http_a_broker_or_a_pool() -> None
         r"^\s*(import|from) (multiprocessing|celery|redis|pika|kombu|zmq|rq|urllib\.request|http\.client)\b", re.M
     )
     assert [_name(path) for path in MODULES if banned.search(_text(path))] == []
+
+
+@covers("arch.core-below-channels", "arch.core-without-web")
+def test_the_core_knows_neither_channels_nor_the_web() -> None:
+    """Architecture, umbrella: what answers does not know through what it is asked."""
+    outer = re.compile(
+        r"^\s*(from|import) (fermix\.(channels|daemon|tui|cli|setup)|aiohttp\.web|aiohttp import .*web)\b", re.M
+    )
+    core = [path for path in MODULES if _name(path).startswith(("agent/", "gateway/", "store/", "config/"))]
+
+    assert len(core) > 50
+    assert [_name(path) for path in core if outer.search(_text(path))] == []
 
 
 def test_download_addresses_stand_in_one_file() -> None:

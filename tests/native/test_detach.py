@@ -65,7 +65,15 @@ asyncio.run(main())
 
 
 def test_the_program_itself_can_be_started_again() -> None:
-    assert own_program({"FERMIX_EXE": "/opt/fermix"}) == ("/opt/fermix",)
+    """A leftover of a frozen Fermix in the environment makes no program from source start that one."""
+    argv = own_program({"FERMIX_EXE": "/opt/fermix"})
 
-    done = subprocess.run([*own_program({}), "--version"], cwd=OWN_FOLDER, capture_output=True, text=True, timeout=10)
+    done = subprocess.run([*argv, "--version"], cwd=OWN_FOLDER, capture_output=True, text=True, timeout=10)
     assert done.stdout.startswith("fermix ")
+
+
+def test_the_frozen_program_is_started_again_by_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Never by the unpacked program: that one may be gone."""
+    monkeypatch.setattr("fermix.native.program.FROZEN", True)
+
+    assert own_program({"FERMIX_EXE": "/opt/fermix"}) == ("/opt/fermix",)

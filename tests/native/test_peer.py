@@ -37,7 +37,7 @@ def test_only_a_connected_unix_socket_has_a_peer() -> None:
 
 
 def test_descent_is_followed_over_generations() -> None:
-    script = "sh -c 'read x; :' & echo $!; wait"
+    script = "exec 3<&0; sh -c 'read x <&3; :' & echo $!; wait"  # a job in the background has no stdin of its own
     with subprocess.Popen(["sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as shell:
         assert shell.stdout is not None
         grandchild = int(shell.stdout.readline())

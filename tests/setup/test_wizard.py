@@ -100,13 +100,15 @@ def test_usual_address_of_a_provider_is_not_repeated_in_the_settings(home: Home)
 
 def test_local_model_is_switched_on_and_says_who_still_answers_first(home: Home) -> None:
     home.config.write_text("[fermix_core.local_model]\nenabled = false\n", encoding="utf-8")
-    assert Wizard(home, {}).save(Answers("local")).notes == ()
+    (size,) = Wizard(home, {}).save(Answers("local")).notes
     assert settings(home) == "[fermix_core.local_model]\nenabled = true\n"
 
     Wizard(home, {}).save(Answers("openai", key=KEY))
     saved = Wizard(home, {}).save(Answers("local"))
 
-    assert saved.notes == ("OpenAI is still configured and answers first; remove its section and its key",)
+    rival = "OpenAI is still configured and answers first; remove its section and its key"
+    assert saved.notes == (rival, size)
+    assert size.endswith(" MB are fetched when it is first used, or now with `fermix model fetch`")
     assert "primary" not in settings(home)
 
 

@@ -77,7 +77,7 @@ class Stage:
     def finish(self, message_id: str, text: str, outcome: str = "completed") -> None:
         fields = {"session": "cli", "message_id": message_id}
         if text:
-            self.daemon.emit("reply", **fields, text=text, model="openai/gpt-5.5", final=True)
+            self.daemon.emit("reply", **fields, text=text, model="openai/gpt-5.5")
         self.daemon.emit(
             "turn.ended", **fields, outcome=outcome, error="", duration_s=1.0, input_tokens=1200, output_tokens=340
         )

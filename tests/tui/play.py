@@ -51,7 +51,7 @@ class Talker(FakeDaemon):
             self.emit("queue.changed", session=ask["session"], running=ask["id"], waiting=[])
             self.emit("turn.started", **where, turn_id="t")
             text = await self._stream(where)
-            self.emit("reply", **where, text=text, model="fake/streamer", final=True)
+            self.emit("reply", **where, text=text, model="fake/streamer")
             self.emit(
                 "turn.ended", **where, outcome="completed", error="", duration_s=1.0, input_tokens=9, output_tokens=9
             )

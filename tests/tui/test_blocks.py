@@ -34,3 +34,10 @@ def test_code_lines_all_survive_the_cut():
     joined = "\n".join(split_text("~~~\n" + "\n".join(lines) + "\n~~~\n"))
 
     assert lines == [line for line in joined.splitlines() if line.startswith("value_")]
+
+
+def test_fence_that_was_closed_before_the_cut_is_not_opened_again():
+    code = "```sh\nls\n```\n\n"
+    first, *_ = split_text(code + "word " * 2_000)
+
+    assert first.count("```") == 2

@@ -146,7 +146,7 @@ async def test_foreign_text_is_shown_as_it_was_written(stage: OpenApp, text: str
         )
         await on.until_seen(f"wait {text}")
         await on.pilot.press("ctrl+o")
-        on.daemon.emit("reply", session="cli", message_id=message_id, text=f"reply {text}", model="m", final=True)
+        on.daemon.emit("reply", session="cli", message_id=message_id, text=f"reply {text}", model="m")
         on.daemon.emit("turn.ended", session="cli", message_id=message_id, outcome="failed", error=f"error {text}")
 
         for where in ("user", "args", "result", "reply", "error"):

@@ -45,7 +45,7 @@ def test_streamed_words_become_the_reply_that_is_signed_at_the_end():
     say(conversation, "Hel")
     say(conversation, "lo")
     draft = conversation.blocks[-1]
-    emit(conversation, "reply", message_id="m1", text="Hello", model="openai/gpt-5.5", final=True)
+    emit(conversation, "reply", message_id="m1", text="Hello", model="openai/gpt-5.5")
     end(conversation)
 
     assert conversation.blocks == [
@@ -60,7 +60,7 @@ def test_whole_reply_mends_a_draft_that_lost_words():
     """`turn.delta` may be dropped for a slow client, the reply is whole: protocol/methods.py."""
     conversation = running()
     say(conversation, "Hel")
-    emit(conversation, "reply", message_id="m1", text="Hello there", model="m", final=True)
+    emit(conversation, "reply", message_id="m1", text="Hello there", model="m")
 
     assert shown(conversation) == [("UserBlock", "hi"), ("ReplyBlock", "Hello there")]
 
@@ -71,7 +71,7 @@ def test_text_before_and_after_a_tool_call_stays_on_its_side():
     emit(conversation, "tool.started", call_id="c1", name="shell", arguments="{}")
     emit(conversation, "tool.finished", call_id="c1", name="shell", ok=True, duration_s=0.5, result="x")
     say(conversation, "Found ")
-    emit(conversation, "reply", message_id="m1", text="Found it.", model="m", final=True)
+    emit(conversation, "reply", message_id="m1", text="Found it.", model="m")
 
     assert shown(conversation) == [
         ("UserBlock", "hi"),
@@ -102,8 +102,8 @@ def test_tool_that_ends_before_it_starts_is_one_finished_card():
         ("turn.delta", {"message_id": "m1", "kind": "reasoning", "text": None}),
         ("turn.delta", {"message_id": "", "kind": "text", "text": "x"}),
         ("turn.delta", {}),
-        ("reply", {"message_id": "m1", "text": None, "final": True}),
-        ("reply", {"message_id": "m1", "text": "  \n", "final": True}),
+        ("reply", {"message_id": "m1", "text": None}),
+        ("reply", {"message_id": "m1", "text": "  \n"}),
         ("turn.ended", {"outcome": "completed"}),
         ("turn.started", {"message_id": None}),
         ("no.such.event", {"message_id": "m1"}),
@@ -126,7 +126,7 @@ def test_news_of_a_message_that_ended_is_ignored():
     before = list(conversation.blocks)
 
     say(conversation, "late")
-    emit(conversation, "reply", message_id="m1", text="late", final=True)
+    emit(conversation, "reply", message_id="m1", text="late")
     emit(conversation, "turn.started", message_id="m1")
     emit(conversation, "tool.finished", call_id="c9", name="shell", ok=True, result="late")
     end(conversation, "failed", "late")
@@ -181,7 +181,7 @@ def test_command_is_answered_without_a_turn():
     conversation = Conversation("cli")
     conversation.submit("m1", "/help", connected=True)
     emit(conversation, "message.accepted", id="m1", text="/help")
-    emit(conversation, "reply", message_id="m1", text="/new starts again", model=None, final=True)
+    emit(conversation, "reply", message_id="m1", text="/new starts again", model=None)
     end(conversation, "handled")
 
     assert shown(conversation) == [("UserBlock", "/help"), ("ReplyBlock", "/new starts again")]
@@ -198,7 +198,7 @@ def test_stop_marks_running_tools_and_says_so():
 
 def test_failure_is_said_once():
     conversation = running()
-    emit(conversation, "reply", message_id="m1", text="The key was refused.", model=None, final=True)
+    emit(conversation, "reply", message_id="m1", text="The key was refused.", model=None)
     end(conversation, "failed", "The key was refused.")
     other = running()
     end(other, "failed", "The key was refused.")
@@ -213,7 +213,7 @@ def test_long_reply_streams_into_small_parts_and_its_end_moves_none_of_them():
     for start in range(0, len(text), 97):
         say(conversation, text[start : start + 97])
     drafted = [(block.key, _text(block)) for block in conversation.blocks]
-    emit(conversation, "reply", message_id="m1", text=text, model="m", final=True)
+    emit(conversation, "reply", message_id="m1", text=text, model="m")
 
     assert drafted == [(block.key, _text(block)) for block in conversation.blocks]
     assert max(len(_text(block)) for block in conversation.blocks) <= PART_CHARS

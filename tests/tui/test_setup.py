@@ -36,8 +36,11 @@ async def test_local_model_is_fetched_with_its_progress_and_then_used(stage: Ope
         on.daemon.emit("download", **news, done_bytes=245_700_032, state="running")
         await on.until_seen("246 MB of 491 MB")
         await on.until_seen("50%")
+        local = {"name": "qwen", "state": "ready", "total_bytes": 491_400_064, "done_bytes": 491_400_064}
+        on.daemon.status |= {"overall": "ready", "model": "local/qwen", "local_model": local}
         on.daemon.emit("download", **news, done_bytes=491_400_064, state="done")
         await on.until(lambda: not is_open(on))
+        await on.until_seen("connected · local/qwen")
 
 
 async def test_broken_download_says_how_to_go_on(stage: OpenApp):

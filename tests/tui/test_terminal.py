@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-import pty
 import re
-import select
 import shutil
 import signal
-import struct
 import subprocess
 import sys
 import termios
 import time
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from tests.fakes.terminal import SCREEN, terminal
+
 REPO = Path(__file__).parents[2]
 PLAY = (sys.executable, "-m", "tests.tui.play")
-SCREEN = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
 WAIT_S = 5.0
 CRASHING = """
 import sys
@@ -37,68 +32,6 @@ Prompt._submit = fail
 sys.argv = ["play", sys.argv[1]]
 sys.exit(play.main())
 """
-
-
-class Terminal:
-    """A terminal device with a program on it; `shown` is all that was written to it."""
-
-    def __init__(self, process: subprocess.Popen[bytes], device: int) -> None:
-        self.process = process
-        self.device = device
-        self.shown = b""
-
-    def until(self, text: str) -> None:
-        until_s = time.monotonic() + WAIT_S
-        while text.encode() not in self.shown:
-            assert time.monotonic() < until_s, f"{text!r} never came: {self.shown[-2_000:]!r}"
-            self._read()
-
-    def type(self, text: str) -> None:
-        os.write(self.device, text.encode())
-
-    def end(self) -> int:
-        """The exit code of a program that is leaving."""
-        until_s = time.monotonic() + WAIT_S
-        while self.process.poll() is None:
-            assert time.monotonic() < until_s, "it did not leave"
-            self._read()
-        self._read()
-        return self.process.returncode
-
-    @property
-    def modes_left_on(self) -> set[str]:
-        """Private modes that were switched on and not off again, in the order of the output."""
-        left: set[str] = set()
-        for numbers, letter in re.findall(rb"\x1b\[\?([\d;]+)([hl])", self.shown):
-            for number in numbers.decode().split(";"):
-                (left.add if letter == b"h" else left.discard)(number)
-        return left - {"25", "7"}  # cursor and line wrap are on in a terminal that is at rest
-
-    def _read(self) -> None:
-        if select.select([self.device], [], [], 0.05)[0]:
-            self.shown += os.read(self.device, 65_536)
-
-
-@contextmanager
-def terminal(*argv: str, environ: Mapping[str, str] = SCREEN, size: tuple[int, int] = (100, 30)) -> Generator[Terminal]:
-    device, inner = pty.openpty()
-    fcntl.ioctl(device, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
-    process = subprocess.Popen(
-        argv,
-        cwd=REPO,
-        env={**os.environ, "COLUMNS": "", "LINES": "", **environ},
-        stdin=inner,
-        stdout=inner,
-        stderr=inner,
-        start_new_session=True,
-    )
-    try:
-        yield Terminal(process, device)
-    finally:
-        process.kill()
-        process.wait(WAIT_S)
-        os.close(inner)
-        os.close(device)
 
 
 @pytest.mark.slow
@@ -135,6 +68,20 @@ def test_terminal_is_given_back_as_it_was(tmp_path: Path, way: str | signal.Sign
         assert on.modes_left_on == set()
         assert len(re.findall(rb"\x1b\[>\d+u", on.shown)) == on.shown.count(b"\x1b[<u")
         assert termios.tcgetattr(on.device) == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_busy", [False, True])
+def test_vanished_terminal_ends_the_program(tmp_path: Path, is_busy: bool):
+    """TUI-03: no SIGHUP reaches a program that the terminal does not control; it must not spin on an ended input."""
+    with terminal(*PLAY, str(tmp_path), "5000") as on:
+        on.until("Ask anything")
+        if is_busy:
+            on.type("go\r")
+            on.until("Streaming")
+        on.vanish()
+
+        assert on.process.wait(WAIT_S) == 129
 
 
 @pytest.mark.slow

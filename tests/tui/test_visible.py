@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from fermix.tui.visible import exact, one_line, prose
+from fermix.tui.visible import cut, exact, one_line, prose
 
 
 @pytest.mark.parametrize(
@@ -46,3 +46,8 @@ def test_one_line_says_that_more_follows():
     assert one_line("first\nsecond", limit=80) == "first…"
     assert one_line("x" * 100, limit=10) == "x" * 10 + "…"
     assert one_line("  short  ", limit=80) == "short"
+
+
+def test_cut_text_says_how_much_is_missing():
+    assert cut("x" * 1_500, limit=10) == "xxxxxxxxxx… (+1,490 characters)"
+    assert cut("short", limit=10) == "short"

@@ -7,7 +7,6 @@ wire: no pictures, no blank text, no lone surrogates, no arguments that are not 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -25,11 +24,11 @@ from fermix.agent.model import (
     UserMessage,
     valid_text,
 )
+from fermix.agent.providers.calls import wire_name
+from fermix.agent.results import NO_OUTPUT
 from fermix.errors import Unusable
 
-NO_OUTPUT = "[no output]"  # a call without a result is refused everywhere, an empty result by some
 TOO_DEEP = "the arguments were nested too deeply to be kept"
-TOOL_NAME_CHARS = 64  # OpenAI and Anthropic: ^[a-zA-Z0-9_-]{1,64}$
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +79,7 @@ def cleaned(item: Stored) -> Stored | None:
             return kept if kept.text or kept.tool_calls else None
         case ToolMessage(call_id, name, text, ok, images):
             text = _with_pictures_named(valid_text(text), images)
-            return ToolMessage(valid_text(call_id), _wire_name(name), text if text.strip() else NO_OUTPUT, ok)
+            return ToolMessage(valid_text(call_id), wire_name(name), text if text.strip() else NO_OUTPUT, ok)
         case Note(text):
             return Note(valid_text(text)) if text.strip() else None
 
@@ -141,14 +140,9 @@ def _with_pictures_named(text: str, images: Sequence[Image]) -> str:
     return f"{text}\n{named}" if text.strip() else named
 
 
-def _wire_name(name: str) -> str:
-    """Models invent names; a provider that gets one back refuses every later request (PRV-09)."""
-    return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:TOOL_NAME_CHARS] or "_"
-
-
 def _clean_call(call: ToolCall) -> ToolCall:
     problem = None if call.problem is None else valid_text(call.problem)
-    kept = ToolCall(valid_text(call.id), _wire_name(call.name), {}, problem)
+    kept = ToolCall(valid_text(call.id), wire_name(call.name), {}, problem)
     try:
         return replace(kept, arguments=_clean_object(dict(call.arguments)))
     except RecursionError:

@@ -7,13 +7,12 @@ taken from the text we ship.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
-from fermix.errors import ConfigError
-from fermix.home import PRIVATE_FILE, Home
+from fermix.errors import ConfigError, NeedsOperator
+from fermix.home import Home, write_atomic
 
 MAX_FILE_BYTES = 65_536  # about 16,000 tokens in every request; more is a mistake, not a persona
 
@@ -24,6 +23,10 @@ COMPACT = "COMPACT.md"
 USER = "USER.md"
 MEMORY = "MEMORY.md"
 SEEDED = (IDENTITY, RULES)
+
+_DEFAULTS = files("fermix.agent.prompt") / "defaults"
+SHIPPED = {name: (_DEFAULTS / name).read_text(encoding="utf-8") for name in (*SEEDED, COMPACT)}
+"""Read with the import: the files of a frozen program may be gone when a turn wants them (faults.md, PKG-02)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +43,14 @@ class PromptFiles:
 
 def shipped(name: str, agent_name: str) -> str:
     """Return the text we ship for a file, with the agent's name in it."""
-    text = files("fermix.agent.prompt").joinpath("defaults", name).read_text(encoding="utf-8")
-    return text.replace("{name}", agent_name)
+    return SHIPPED[name].replace("{name}", agent_name)
 
 
 def seed(home: Home, agent_name: str) -> tuple[str, ...]:
-    """Write the shipped files that are missing and return their names; what exists stays as it is."""
+    """Write the shipped files that are missing and return their names; what exists stays as it is.
+
+    Raises: NeedsOperator when one cannot be written.
+    """
     return tuple(name for name in SEEDED if _write_new(home.bootstrap / name, shipped(name, agent_name)))
 
 
@@ -65,12 +70,13 @@ def load(home: Home, agent_name: str) -> PromptFiles:
 
 
 def _write_new(path: Path, text: str) -> bool:
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, PRIVATE_FILE)
-    except FileExistsError:
+    if path.is_symlink() or path.exists():
         return False
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
+    try:
+        write_atomic(path, text.encode("utf-8"))  # half a file would be taken for the owner's own
+    except OSError as error:
+        advice = "free space or set FERMIX_HOME to a folder you can write"
+        raise NeedsOperator(f"cannot write {path}: {error.strerror}", advice=advice) from error
     return True
 
 

@@ -16,11 +16,13 @@ from fermix.agent.model import (
     ToolCallDelta,
     ToolSchema,
     Usage,
+    valid_text,
 )
 from fermix.agent.providers.calls import CallDraft, CallDrafts, finished_call
 from fermix.agent.providers.failures import BadAnswer
 from fermix.agent.providers.provider import ErrorKind, Route
 
+MOST_CHARS = 600_000  # more than any model writes at once; whatever they are, they fit into a line of our socket
 NO_ROOM = "the output limit was reached before any visible answer"
 NOTHING = "the model ended its answer without a word"
 
@@ -38,6 +40,7 @@ class AnswerDraft:
         self.finish: FinishReason | None = None
         self.ended = False
         self._text: list[str] = []
+        self._room_chars = MOST_CHARS
 
     @property
     def complete(self) -> bool:
@@ -48,13 +51,15 @@ class AnswerDraft:
         return bool(self._text)
 
     def say(self, text: str) -> list[Delta]:
-        if not text:
+        kept = self._fitting(text)
+        if not kept:
             return []
-        self._text.append(text)
-        return [TextDelta(text)]
+        self._text.append(kept)
+        return [TextDelta(kept)]
 
     def think(self, text: str) -> list[Delta]:
-        return [ReasoningDelta(text)] if text else []
+        kept = self._fitting(text)
+        return [ReasoningDelta(kept)] if kept else []
 
     def name_call(self, draft: CallDraft, piece: str) -> list[Delta]:
         """Give a call its name, or more of it; the first piece is news for whoever watches."""
@@ -71,13 +76,21 @@ class AnswerDraft:
 
     def completion(self, route: Route, tools: Sequence[ToolSchema]) -> Completion:
         """Return the answer; only a refusal may be without a word. Raises: BadAnswer when it is empty."""
-        text = "".join(self._text)
+        text = valid_text("".join(self._text))  # some servers cut between the halves of a surrogate pair
         cut = self.finish == "length"
         calls = tuple(finished_call(draft, tools, cut=cut) for draft in self.calls)
         if not calls and not text.strip() and self.finish != "refusal":
             raise BadAnswer(ErrorKind.EMPTY, NO_ROOM if cut else NOTHING)
         reasoning = Reasoning(route.provider, route.model, tuple(self.reasoning)) if self.reasoning else None
         return Completion(text, calls, self.usage, self._reason(), route.provider, route.model, reasoning)
+
+    def _fitting(self, text: str) -> str:
+        """Return what there is room for; an answer that goes on for ever ends here, as if at the model's own limit."""
+        kept = text[: self._room_chars]
+        self._room_chars -= len(kept)
+        if len(kept) < len(text):
+            self.finish, self.ended = "length", True
+        return kept
 
     def _reason(self) -> FinishReason:
         if self.finish in ("length", "refusal"):

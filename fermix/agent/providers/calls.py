@@ -21,7 +21,7 @@ PREVIEW_CHARS = 200
 CUT_OFF = "arguments cut off at the output limit; send a shorter call, or split the work"
 _ALPHABET = string.ascii_letters + string.digits
 _ID_LENGTH = 9
-_NAME_CHARS = 64
+_NAME_CHARS = 64  # OpenAI and Anthropic: ^[a-zA-Z0-9_-]{1,64}$
 _JSON = json.JSONDecoder()
 
 
@@ -99,7 +99,7 @@ def new_call_id() -> str:
 
 
 def wire_name(name: str) -> str:
-    """Return a name every server takes; a model's invented name must not spoil all later turns."""
+    """Return a name every server takes. Models invent names, and one given back spoils all later turns (PRV-09)."""
     return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:_NAME_CHARS] or "unnamed"
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fermix.agent.providers.anthropic import MessagesWire
-from fermix.agent.providers.models import MODELS, Model, find_model
+from fermix.agent.providers.models import MODELS, Model
 from fermix.agent.providers.openai_chat import ChatWire
 from fermix.agent.providers.openai_responses import ResponsesWire
 from fermix.agent.providers.provider import OpenEndpoint, Route
@@ -116,6 +116,4 @@ def local_provider(endpoint: OpenEndpoint, net: Net) -> RemoteProvider:
     """Return the provider of the embedded model, whose engine is started by asking for its endpoint."""
     model = MODELS[LOCAL_ID][0]
     wire = ChatWire(fields={"temperature": 0.0, "max_tokens": model.facts.max_output_tokens})
-    return RemoteProvider(
-        Route(LOCAL_ID, model.id), find_model(LOCAL_ID, model.id).facts, wire, endpoint, net, OWN_SERVER
-    )
+    return RemoteProvider(Route(LOCAL_ID, model.id), model.facts, wire, endpoint, net, OWN_SERVER)

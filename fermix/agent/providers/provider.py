@@ -116,7 +116,7 @@ OnDelta = Callable[[Delta], None]
 
 
 class Provider(Protocol):
-    """One route, ready to be called. Made by `routing.py` from a spec, a config section and a key."""
+    """One route, ready to be called. Made by `chain.py` from a spec, a config section and a key."""
 
     @property
     def route(self) -> Route: ...

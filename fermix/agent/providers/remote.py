@@ -1,7 +1,8 @@
 """One route over HTTP: send a request in some wire format, follow the answer, sort what goes wrong.
 
-Made by `routing.py`. What must stay true: leaving in any way, cancellation included, closes the connection; a
-failure says whether anything had been shown; the key appears in the request's headers and nowhere else.
+Made by `chain.py` and, for the local model, by `catalog.py`. What must stay true: leaving in any way, cancellation
+included, closes the connection; a failure says whether anything had been shown; the key appears in the request's
+headers and nowhere else.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from fermix.errors import LimitReached
 from fermix.net import NetFailed, Response, Timeouts
 
 MAX_BUFFERED_BYTES = 16 * 1024 * 1024
+MOST_STREAM_BYTES = 128 * 1024 * 1024  # events are a hundred times longer than what they say
 END_MARK = "[DONE]"
 PREVIEW_CHARS = 200
 _NO_NEWS = ("ping", "keepalive")  # types of events that only keep the connection open
@@ -81,7 +82,11 @@ class _Stream:
         self._events = EventReader()
 
     async def read(self, response: Response) -> None:
+        left_bytes = MOST_STREAM_BYTES
         while not self._reader.draft.ended and (chunk := await response.next_chunk()):
+            left_bytes -= len(chunk)
+            if left_bytes < 0:
+                raise _malformed("an answer that never ends")
             self._take_all(self._feed(chunk))
         if not self._reader.draft.complete:
             self._take_all(self._events.finish())

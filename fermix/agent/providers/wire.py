@@ -8,15 +8,16 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from fermix.agent.model import ChatRequest, Image, JsonObject, ToolMessage, UserMessage, valid_text
+from fermix.agent.model import ChatMessage, ChatRequest, Image, JsonObject, ToolMessage, UserMessage, valid_text
 from fermix.agent.providers.answer import Reader
+from fermix.agent.results import NO_OUTPUT
 
 IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-NO_OUTPUT = "(no output)"  # servers refuse blank text in a result, and a model should see that there was none
 NO_TEXT = "(no text)"
-TOOL_PICTURES = "Pictures returned by the tools:"  # wires whose tool results hold text only send them after
+TOOL_PICTURES = "Pictures returned by the tools:"
 
 
 class Wire(Protocol):
@@ -64,6 +65,20 @@ def user_texts(message: UserMessage) -> tuple[str, ...]:
 
 def result_text(message: ToolMessage) -> str:
     return message.text if message.text.strip() else NO_OUTPUT
+
+
+def with_tool_pictures(messages: Sequence[ChatMessage]) -> Iterator[ChatMessage]:
+    """Give the history for a wire whose results hold text only: their pictures follow the whole batch, as a user's."""
+    waiting: tuple[Image, ...] = ()
+    for message in messages:
+        if waiting and not isinstance(message, ToolMessage):
+            yield UserMessage(TOOL_PICTURES, waiting)
+            waiting = ()
+        if isinstance(message, ToolMessage):
+            waiting += message.images
+        yield message
+    if waiting:
+        yield UserMessage(TOOL_PICTURES, waiting)
 
 
 def cache_key(request: ChatRequest) -> str:

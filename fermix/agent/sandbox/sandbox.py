@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from fermix.agent.sandbox.environment import command_environment
+from fermix.agent.sandbox.environment import command_environment, own_environment
 from fermix.agent.sandbox.roots import Identity, Root, Roots, real
 from fermix.agent.sandbox.settings import SandboxSettings
 from fermix.agent.turn import Turn
@@ -74,6 +74,7 @@ class Sandbox:
         self._roots = self.roots_under(settings)
         self._workspace = home.workspace
         self._environment = command_environment(environ)
+        self.own_environment = own_environment(environ)
 
     @property
     def settings(self) -> SandboxSettings:

@@ -111,7 +111,7 @@ class Searcher:
         finished = await run_child(
             [*self._program, "_search"],
             cwd=OWN_FOLDER,
-            env=self._sandbox.environment(turn),
+            env=self._sandbox.own_environment,
             stdin=encode_request(place, query),
             limits=Limits(timeout_s=query.timeout_s),
         )

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from fermix.agent.capability import Capability, Kind, ToolContext
-from fermix.agent.model import JsonValue, ToolResult
+from fermix.agent.model import JsonValue, ToolResult, valid_text
 from fermix.agent.sandbox import Sandbox
 from fermix.agent.sandbox.commands import why_refused
 from fermix.agent.turn import Turn
@@ -59,8 +59,8 @@ class Shell:
         timeout_ms = arguments.get("timeout_ms", DEFAULT_TIMEOUT_MS)
         if (reason := why_refused(command)) is not None:
             return ToolResult(False, f"refused in every mode: this {reason}", denied=True)
-        if "\0" in command:
-            return ToolResult(False, "a command cannot hold a NUL character")
+        if "\0" in command or valid_text(command) != command:
+            return ToolResult(False, "a command cannot hold a NUL character or half a surrogate pair")
         limits = Limits(timeout_s=timeout_ms / 1_000 if isinstance(timeout_ms, int) else None)
         environment = self._sandbox.environment(context.turn)
         try:

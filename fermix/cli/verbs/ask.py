@@ -6,7 +6,6 @@ import argparse
 import os
 import sys
 import time
-import uuid
 
 from fermix.cli import output
 from fermix.cli.answer import Answer, Printer
@@ -50,7 +49,9 @@ def main(argv: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="fermix ask", description="Ask one question and print the answer.")
+    parser = argparse.ArgumentParser(
+        prog="fermix ask", description="Ask one question and print the answer.", formatter_class=_Formatter
+    )
     parser.add_argument("message", nargs="*", help="the question")
     parser.add_argument("-s", "--session", default="cli", help="conversation to use (default: cli)")
     parser.add_argument(
@@ -61,6 +62,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--attach", action="append", default=[], metavar="PATH", help="attach a file (repeatable)")
     parser.add_argument("--no-stream", action="store_true", help="print the answer when it is whole")
     return parser
+
+
+class _Formatter(argparse.HelpFormatter):
+    """As wide as the terminal. To ask that, argparse imports shutil and three compressors, at each start."""
+
+    def __init__(self, prog: str) -> None:
+        try:
+            columns = int(os.environ.get("COLUMNS", "")) if "COLUMNS" in os.environ else os.get_terminal_size().columns
+        except (ValueError, OSError):
+            columns = 80
+        super().__init__(prog, width=columns - 2)
 
 
 def _seconds(text: str) -> float:
@@ -112,7 +124,7 @@ def _open_attachment(path: str) -> tuple[int, dict[str, str]]:
 def _converse(
     connection: Connection, options: argparse.Namespace, text: str, attachments: list[tuple[int, dict[str, str]]]
 ) -> int:
-    message_id = str(uuid.uuid4())
+    message_id = os.urandom(16).hex()  # uuid asks the platform who it is first
     printer = Printer(as_json=options.json, stream=not options.no_stream)
     message: dict[str, object] = {
         "id": message_id,
@@ -174,7 +186,7 @@ def _stop(connection: Connection, message_id: str, session: str) -> None:
             if answer.take(name, params):
                 return
     except (OSError, DaemonGone, RequestFailed):
-        return  # the daemon is gone or busy; it notices the closed connection
+        return  # the daemon is gone or busy: nothing more can be done from here
 
 
 def _working_directory() -> str | None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TextIO
 
 from fermix.cli import output
+from fermix.config.environment import log_file
 from fermix.errors import FermixError
 from fermix.home import Home
 
@@ -24,32 +25,34 @@ def main(argv: list[str]) -> int:
     if options.lines < 0:
         return output.wrong_use("logs", "-n takes a number of lines, 0 or more")
     try:
-        path = _log_file(os.environ.get("FERMIX_LOG_FILE", ""))
+        path = log_file(Home.locate(os.environ), os.environ)
     except FermixError as error:
         return output.failed("logs", str(error))
-    if not path.exists():
+    try:
+        file = path.open(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
         return output.failed("logs", f"there is no log yet at {path}; start the daemon with `fermix start`")
-    with path.open(encoding="utf-8", errors="replace") as file:
+    except OSError as error:
+        return output.failed("logs", f"cannot read {path}: {error.strerror}")
+    with file:
         for line in deque(file, maxlen=options.lines):
             print(line, end="", flush=True)
-        if options.follow:
-            _follow(path, file)
+        rotated = options.follow and _follow(path, file)
+    while rotated:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            rotated = _follow(path, file)
     return 0
 
 
-def _log_file(stated: str) -> Path:
-    return Path(stated) if stated.strip() else Home.locate(os.environ).log_file
-
-
-def _follow(path: Path, file: TextIO) -> None:
-    """Print new lines for ever; goes over to the new file when the log is rotated."""
+def _follow(path: Path, file: TextIO) -> bool:
+    """Print new lines until the log is rotated and this file is at its end; then True."""
     while True:
-        if line := file.readline():
+        rotated = _rotated(path, file)  # asked first: what was written before the rotation is still read here
+        for line in file:
             print(line, end="", flush=True)
-        elif _rotated(path, file):
-            file = path.open(encoding="utf-8", errors="replace")
-        else:
-            time.sleep(POLL_S)
+        if rotated:
+            return True
+        time.sleep(POLL_S)
 
 
 def _rotated(path: Path, file: TextIO) -> bool:

@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from fermix.agent.capability import Capability
@@ -15,7 +15,7 @@ from fermix.daemon.control import read_candidates
 from fermix.daemon.logs import configure_logging
 from fermix.daemon.serve import Start, serve
 from fermix.errors import FermixError
-from fermix.home import Home, hold_lock
+from fermix.home import Home, check_socket_path, hold_lock
 from fermix.native.program import own_program
 from fermix.native.verify import verify_native_files
 from fermix.setup.sections import load_config
@@ -32,6 +32,7 @@ def main(argv: list[str], *, tools: Callable[[ToolDeps], Sequence[Capability]] =
 
 
 def _run(home: Home, tools: Callable[[ToolDeps], Sequence[Capability]]) -> int:
+    check_socket_path(home.daemon_socket)
     home.prepare()
     with hold_lock(home):
         verify_native_files()
@@ -39,14 +40,23 @@ def _run(home: Home, tools: Callable[[ToolDeps], Sequence[Capability]]) -> int:
         configure_logging(home, os.environ, screen=sys.stderr)
         candidates = read_candidates(home, config)
         start = Start(home, os.environ, config, candidates, own_program(os.environ), _launch_folder(), tools)
-        problems: list[Exception] = []
+        problems: list[FermixError] = []
         try:
             asyncio.run(serve(start))
         except* FermixError as group:
-            problems.extend(group.exceptions)
+            problems.extend(_each(group))
     for problem in problems:
         print(f"fermix: {problem}", file=sys.stderr)
     return 1 if problems else 0
+
+
+def _each(group: ExceptionGroup[FermixError]) -> Iterator[FermixError]:
+    """Every error of a group, however deep: each block that it crossed has wrapped it once more."""
+    for error in group.exceptions:
+        if isinstance(error, ExceptionGroup):
+            yield from _each(error)
+        else:
+            yield error
 
 
 def _launch_folder() -> Path:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from fermix.cli import output
@@ -36,6 +36,10 @@ class Wrong(Exception):
     """The call cannot be understood; the text says why."""
 
 
+class Left(Exception):
+    """The person pressed Ctrl-C or Ctrl-D instead of an answer."""
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What was saved and what came of it."""
@@ -57,7 +61,7 @@ def main(argv: list[str]) -> int:
         return _failed(str(error), as_json=as_json, code=2)
     except (FermixError, ValueError) as error:
         return _failed(str(error), as_json=as_json, code=1)
-    except (EOFError, KeyboardInterrupt):
+    except Left:
         print("\nNothing was saved.", file=sys.stderr)
         return 130
 
@@ -122,14 +126,17 @@ def _ask_person(wizard: Wizard, options: argparse.Namespace) -> tuple[Answers, P
         raise Wrong("this is no terminal to ask on; say what you want with --provider and the other options")
     from fermix.cli.prompts import ask_person
 
-    return ask_person(wizard, options.secret_store, skip_probe=options.skip_probe)
+    try:
+        return ask_person(wizard, options.secret_store, skip_probe=options.skip_probe)
+    except (EOFError, KeyboardInterrupt):
+        raise Left from None
 
 
 def _take_flags(wizard: Wizard, options: argparse.Namespace) -> tuple[Answers, Probe | None]:
     """Raises: NeedsOperator when something is missing or the key is refused, ValueError."""
     from fermix.agent.providers.catalog import LOCAL_ID
     from fermix.setup.probe import probe
-    from fermix.setup.questions import find_spec
+    from fermix.setup.questions import ask_model, find_spec
     from fermix.setup.wizard import Answers
 
     if options.provider == LOCAL_ID:
@@ -144,6 +151,8 @@ def _take_flags(wizard: Wizard, options: argparse.Namespace) -> tuple[Answers, P
     found = probe(spec, wizard.base_url(spec, answers.base_url), wizard.key_for(spec, answers.key))
     if found.outcome == "rejected":
         raise NeedsOperator(f"{found.detail}; nothing was saved", advice="check the key, or save it with --skip-probe")
+    if answers.model is None:
+        answers = replace(answers, model=ask_model(spec, wizard.kept(spec), found.models).default)
     return answers, found
 
 
@@ -172,12 +181,12 @@ def _tell_daemon() -> tuple[DaemonState, str]:
     except (OSError, DaemonGone, RequestFailed) as error:
         return "kept its settings", str(error)
     try:
-        connection.request("config.reload", {})
+        restart = connection.request("config.reload", {}).get("restart_required")
     except (OSError, DaemonGone, RequestFailed) as error:
         return "kept its settings", str(error)
     finally:
         connection.close()
-    return "uses it", ""
+    return "uses it", "some of it only after a restart" if restart else ""
 
 
 def _show(outcome: Outcome, home: Home) -> None:
@@ -190,7 +199,7 @@ def _show(outcome: Outcome, home: Home) -> None:
     if outcome.daemon == "kept its settings":
         print(f"The running daemon kept its old settings: {outcome.daemon_note}. Restart it to use the new ones.")
     elif outcome.daemon == "uses it":
-        print("The running daemon uses it now.")
+        print(f"The running daemon uses it now{outcome.daemon_note and ', ' + outcome.daemon_note}.")
     else:
         print("Open `fermix` to talk to it.")
 

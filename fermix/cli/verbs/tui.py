@@ -6,7 +6,6 @@ import argparse
 import os
 
 from fermix.cli import output
-from fermix.cli.launch import ensure_daemon
 from fermix.errors import FermixError
 from fermix.home import Home
 from fermix.protocol.client import DaemonClient
@@ -27,6 +26,8 @@ def main(argv: list[str]) -> int:
     workers = Workers(max_threads=1)
 
     async def start_daemon() -> str:
+        from fermix.cli.launch import ensure_daemon  # most screens find a daemon and need none of it
+
         running = await workers.run(ensure_daemon, home, os.environ)
         return f"A daemon was started (pid {running.pid}); it keeps running after you leave." if running.fresh else ""
 

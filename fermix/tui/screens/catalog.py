@@ -24,7 +24,7 @@ def _setup(desk: Desk) -> Screen[str | None]:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class ScreenSpec:
     """A screen over the chat; its result goes to the app."""
 
     name: str
@@ -34,8 +34,8 @@ class Opened:
 
 
 SCREENS = (
-    Opened("conversations", "ctrl+r", "Conversations", _sessions),
-    Opened("setup", "ctrl+p", "Providers", _setup),
+    ScreenSpec("conversations", "ctrl+r", "Conversations", _sessions),
+    ScreenSpec("setup", "ctrl+p", "Providers", _setup),
 )
 
 

@@ -25,8 +25,8 @@ from fermix.tui.widgets.waiting import Waiting
 FRAME_S = 0.1  # ten updates a second look smooth and leave the loop to the keys
 REST = 2  # a frame that took a while is followed by twice as long for the keys
 TYPING_S = 0.1  # while keys arrive this fast, streamed words wait
-QUIET_S = 2.0
 LONGEST_WAIT_S = 0.3  # but not longer than this
+QUIET_S = 2.0  # without a key or a drawing for so long, nobody waits
 KEYS = (
     "Enter send · Ctrl+J newline · Esc stop · Ctrl+R conversations · Ctrl+C twice quits",
     "Enter send · Esc stop · Ctrl+R conversations",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import ClassVar
-from uuid import uuid4
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -14,7 +13,7 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from fermix.tui import wire
-from fermix.tui.desk import Desk
+from fermix.tui.desk import Desk, new_session
 from fermix.tui.visible import one_line
 from fermix.tui.wire import Fields
 
@@ -53,7 +52,7 @@ class SessionsScreen(ModalScreen[str | None]):
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         chosen = event.option.id
-        self.dismiss(f"chat-{uuid4().hex[:8]}" if chosen == NEW else chosen)
+        self.dismiss(new_session() if chosen == NEW else chosen)
 
     def action_leave(self) -> None:
         self.dismiss(None)

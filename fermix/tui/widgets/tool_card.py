@@ -12,13 +12,13 @@ from textual.content import Content
 from textual.timer import Timer
 from textual.widgets import Static
 
-from fermix.events import preview
 from fermix.tui.blocks import ToolBlock
-from fermix.tui.visible import exact, prose
+from fermix.tui.visible import cut, exact, prose
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 FRAMES_A_SECOND = 8
 LINE_CHARS = 400
+RESULT_CHARS = 4_000  # the daemon sends a preview of half of that; a stored result may be longer
 MARKS = {"running": "●", "ok": "✓", "failed": "✗", "stopped": "■"}
 COLOURS = {"running": "$warning", "ok": "$success", "failed": "$error", "stopped": "$text-muted"}
 
@@ -69,13 +69,10 @@ class ToolCard(Static, can_focus=True):
             (f"  {self._arguments()}", "$text-muted"),
             (self._ending(), "$text-muted"),
         )
-        return Content("\n").join([head, Content(preview(prose(block.result)))]) if self._open else head
+        return Content("\n").join([head, Content(cut(prose(block.result), limit=RESULT_CHARS))]) if self._open else head
 
     def _arguments(self) -> str:
-        shown = exact(self.block.arguments)
-        if self._open or len(shown) <= LINE_CHARS:
-            return shown
-        return f"{shown[:LINE_CHARS]}… (+{len(shown) - LINE_CHARS} characters)"
+        return cut(exact(self.block.arguments), limit=RESULT_CHARS if self._open else LINE_CHARS)
 
     def _ending(self) -> str:
         block = self.block

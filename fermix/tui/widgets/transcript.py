@@ -24,9 +24,9 @@ from fermix.tui.widgets.tool_card import ToolCard
 if TYPE_CHECKING:
     from fermix.tui.widgets.reply import Reply
 
-LIVE_BLOCKS = 60  # widgets that are laid out on a resize
-SLACK_BLOCKS = 20  # how far the window grows before it is cut, so that cutting is rare
-STEP_BLOCKS = 30
+LIVE_BLOCKS = 30  # widgets that are laid out on a resize
+SLACK_BLOCKS = 15  # how far the window grows before it is cut, so that cutting is rare
+STEP_BLOCKS = 20
 
 
 class Said(Static):

@@ -41,7 +41,7 @@ def test_a_picture_leaves_only_its_place():
 
 def test_an_empty_result_still_answers_its_call():
     assert cleaned(ToolMessage("aaaaaaaaa", "shell", "\n", True)) == ToolMessage(
-        "aaaaaaaaa", "shell", "[no output]", True
+        "aaaaaaaaa", "shell", "(no output)", True
     )
 
 
@@ -78,7 +78,7 @@ def test_arguments_nested_too_deeply_become_a_marker():
     assert kept == AssistantMessage("", (ToolCall("aaaaaaaaa", "shell", {}, TOO_DEEP),))
 
 
-@pytest.mark.parametrize(("name", "kept"), [("", "_"), ("a" * 70, "a" * 64), ("mcp.x/y", "mcp_x_y"), ("é", "_")])
+@pytest.mark.parametrize(("name", "kept"), [("", "unnamed"), ("a" * 70, "a" * 64), ("mcp.x/y", "mcp_x_y"), ("é", "_")])
 def test_a_name_that_a_wire_refuses_is_mended(name: str, kept: str):
     assert cleaned(ToolMessage("aaaaaaaaa", name, "x", False)) == ToolMessage("aaaaaaaaa", kept, "x", False)
 

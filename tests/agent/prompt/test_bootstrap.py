@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import resource
 import stat
 from pathlib import Path
 
 import pytest
 
-from fermix.agent.prompt.bootstrap import MAX_FILE_BYTES, PromptFiles, load, seed, shipped
-from fermix.errors import ConfigError
+from fermix.agent.prompt.bootstrap import MAX_FILE_BYTES, SEEDED, PromptFiles, load, seed, shipped
+from fermix.errors import ConfigError, NeedsOperator
 from fermix.home import Home
 from tests.requirements import covers
 
@@ -64,6 +65,20 @@ def test_texts_of_the_owner_are_used_and_blank_ones_are_not(home: Home) -> None:
 
     assert (loaded.identity, loaded.soul, loaded.user) == ("I am me.", "Warm.", "Likes tea.")
     assert loaded.rules == shipped("FERMIX.md", "Ada").strip()
+
+
+def test_disk_that_is_full_is_said_and_leaves_no_half_file(home: Home) -> None:
+    """Issue 2: home on a full disk; what is half-written would be the owner's text for ever."""
+    size_bytes = len(shipped(SEEDED[0], "Ada").encode()) - 1
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, before[1]))  # a larger file is refused while it is written
+    try:
+        with pytest.raises(NeedsOperator, match="File too large: free space"):
+            seed(home, "Ada")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    assert list(home.bootstrap.iterdir()) == []
 
 
 @pytest.mark.parametrize(

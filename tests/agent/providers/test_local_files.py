@@ -76,7 +76,7 @@ def test_brought_file_of_another_size_is_named(tmp_path: Path) -> None:
     brought.write_bytes(MODEL[:-1])
     files = LocalFiles(tmp_path, _artifact("m.gguf", MODEL), None, ())
 
-    with pytest.raises(NeedsOperator, match=r"usb\.gguf is m\.gguf \(300,000 bytes\)"):
+    with pytest.raises(NeedsOperator, match=r"usb\.gguf is not m\.gguf \(300,000 bytes\)"):
         files.fetch([brought], None, _ignore)
 
 
@@ -112,6 +112,25 @@ def test_engine_wheel_is_unpacked_and_removed(tmp_path: Path) -> None:
     assert files.engine_folder == home / "engine-1.2"
     assert (home / "engine-1.2" / "xllamacpp" / "__init__.py").read_bytes() == b"here = True\n"
     assert not (home / brought.name).exists()
+
+
+def test_brought_engine_is_taken_before_the_network_is_asked_for_the_model(tmp_path: Path) -> None:
+    """Where only the engine's address cannot be reached, bringing the wheel is enough."""
+    brought = tmp_path / "engine-1.2-py3-none-any.whl"
+    content = _wheel(brought, "xllamacpp/__init__.py", b"here = True\n")
+    home = tmp_path / "models"
+    home.mkdir()
+    with FileServer(MODEL).serve() as release:
+        model = _artifact("m.gguf", MODEL, release.base_url)
+        files = LocalFiles(home, model, _artifact(brought.name, content), ())
+        cut_off = LocalFiles(home, _artifact("m.gguf", MODEL), files.engine, ())
+        with pytest.raises(NeedsOperator, match=r"m\.gguf could not be fetched"):
+            cut_off.fetch([brought], None, _ignore)
+        missing = files.missing()
+        files.fetch((), None, _ignore)
+
+    assert missing == (model,)
+    assert files.missing() == ()
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from fermix.agent.model import (
     Completion,
     Delta,
     TextDelta,
+    ToolCall,
     ToolCallDelta,
     ToolMessage,
     ToolSchema,
@@ -82,6 +83,17 @@ def test_every_example_call_has_its_result() -> None:
     assert calls == [message.call_id for message in EXAMPLES if isinstance(message, ToolMessage)]
     assert all(len(call) == 9 for call in calls)
     assert len(set(calls)) == len(calls)
+
+
+def test_last_three_turns_are_in_view_whole() -> None:
+    """A cut never parts a call from its result; behind a long history the examples lose their force."""
+    call = ToolCall("a" * 9, "shell", {"command": "date"})
+    turn = (UserMessage("date?"), AssistantMessage("", (call,)), ToolMessage(call.id, "shell", "May 3", ok=True))
+    history = (*turn, AssistantMessage("May 3"), *turn, AssistantMessage("May 3"), *turn, UserMessage("hi"))
+
+    shown = for_small_model(ChatRequest((), history)).messages
+
+    assert shown == history[4:]
 
 
 def test_file_cannot_open_a_turn_of_its_own() -> None:

@@ -24,6 +24,8 @@ from fermix.agent.model import (
     ToolSchema,
     UserMessage,
 )
+from fermix.agent.providers import stream
+from fermix.agent.providers.answer import MOST_CHARS
 from fermix.agent.providers.anthropic import MessagesWire
 from fermix.agent.providers.catalog import local_provider
 from fermix.agent.providers.openai_chat import ChatWire
@@ -34,6 +36,8 @@ from fermix.agent.providers.stream import Patience
 from fermix.agent.providers.wire import Wire
 from fermix.errors import NeedsOperator
 from fermix.net import Net
+from fermix.protocol.frames import encode
+from fermix.protocol.methods import MAX_LINE_BYTES
 from tests.fakes.provider import Answer, ScriptedProvider, failure
 from tests.fakes.raw_server import serving
 
@@ -201,6 +205,37 @@ async def test_a_server_that_does_not_stream_is_read_whole(net: Net) -> None:
         completion = await ask(make(fake, net, ChatWire()))
 
     assert completion.text == "hi"
+
+
+async def test_an_answer_without_end_is_cut_where_it_fits_into_a_line_of_our_socket(net: Net) -> None:
+    endless = chunks(*[{"content": "\0" * 100_000}] * 20, {"content": "never read"})
+    async with ScriptedProvider([Answer(raw=endless)]) as fake:
+        completion = await ask(make(fake, net, ChatWire()))
+
+    assert (completion.finish, len(completion.text)) == ("length", MOST_CHARS)
+    assert len(encode({"text": completion.text})) < MAX_LINE_BYTES
+
+
+async def test_thoughts_without_end_are_no_answer(net: Net) -> None:
+    async with ScriptedProvider([Answer(raw=chunks(*[{"reasoning": "x" * 100_000}] * 20))]) as fake:
+        failed = await fail(make(fake, net, ChatWire()))
+
+    assert failed.kind is ErrorKind.EMPTY
+
+
+async def test_a_stream_without_end_is_given_up(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "MOST_STREAM_BYTES", 10_000)
+    async with ScriptedProvider([Answer(raw=chunks(*[call("x" * 100)] * 100))]) as fake:
+        failed = await fail(make(fake, net, ChatWire()))
+
+    assert (failed.kind, "never ends" in failed.server_text) == (ErrorKind.MALFORMED, True)
+
+
+async def test_halves_of_a_surrogate_pair_are_joined(net: Net) -> None:
+    async with ScriptedProvider([Answer(raw=chunks({"content": "\ud83d"}, {"content": "\ude00 \ud83d"}))]) as fake:
+        completion = await ask(make(fake, net, ChatWire()))
+
+    assert completion.text == "\U0001f600 \ufffd"
 
 
 async def test_comments_hold_the_connection_but_not_the_turn(net: Net) -> None:

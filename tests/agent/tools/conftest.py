@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -31,12 +31,23 @@ class Toolbox:
     """The tools of one daemon, on a home in a temporary folder."""
 
     home: Home
-    tools: tuple[Capability, ...]
-    approvals: Approvals
+    deps: ToolDeps
+
+    @property
+    def tools(self) -> tuple[Capability, ...]:
+        return build_tools(self.deps)
+
+    @property
+    def approvals(self) -> Approvals:
+        return self.deps.approvals
 
     @property
     def workspace(self) -> Path:
         return self.home.workspace
+
+    def with_program(self, program: str) -> Toolbox:
+        """The same tools, where another file stands for Fermix itself."""
+        return replace(self, deps=replace(self.deps, program=(program,)))
 
     def write(self, name: str, data: bytes | str) -> None:
         path = self.workspace / name
@@ -57,16 +68,14 @@ class Toolbox:
 def toolbox(tmp_path: Path) -> Iterator[Toolbox]:
     home = Home(tmp_path / "user/.fermix")
     home.prepare()
-    environ = {"PATH": "/usr/bin:/bin", "OPENAI_API_KEY": "secret"}
+    environ = {"PATH": "/usr/bin:/bin", "OPENAI_API_KEY": "secret", "FERMIX_EXE": "/f", "XDG_CACHE_HOME": "/cache"}
     sandbox = Sandbox(SandboxSettings(), home, tmp_path, tmp_path / "user", environ)
     workers = Workers()
     become_subreaper()
     before = open_descriptors(), children()
     clock = ManualClock()
     policy = Policy(sandbox, home, {"sandbox": SandboxSettings}, workers, clock)
-    approvals = Approvals(clock)
-    deps = ToolDeps(sandbox, workers, policy, approvals, (sys.executable, "-m", "fermix"))
-    yield Toolbox(home, build_tools(deps), approvals)
+    yield Toolbox(home, ToolDeps(sandbox, workers, policy, Approvals(clock), (sys.executable, "-m", "fermix")))
     workers.close()
     assert (open_descriptors(), children()) == before
 

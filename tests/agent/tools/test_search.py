@@ -119,3 +119,15 @@ async def test_a_stopped_search_leaves_nothing_open(toolbox: Toolbox) -> None:
             search.cancel()
 
     assert all(search.cancelled() for search in searches)
+
+
+async def test_our_own_program_learns_where_it_is_unpacked(tree: Toolbox, tmp_path: Path) -> None:
+    """Without it the frozen file would unpack itself a second time; a key is not passed on."""
+    program = tmp_path / "fermix"
+    program.write_text("#!/bin/sh\nenv\n", encoding="utf-8")
+    program.chmod(0o755)
+
+    result = await tree.with_program(str(program)).call("content_search", pattern="needle", regex=True)
+
+    assert "XDG_CACHE_HOME=/cache" in result.text
+    assert "OPENAI_API_KEY" not in result.text

@@ -82,12 +82,13 @@ async def test_an_address_is_not_taken_for_a_path(toolbox: Toolbox) -> None:
     assert await toolbox.call("shell", command="echo wttr.in/Paris") == ToolResult(True, "wttr.in/Paris\n")
 
 
-async def test_no_key_of_ours_reaches_a_command(toolbox: Toolbox) -> None:
-    """R-40: a child prints its environment."""
+async def test_nothing_of_ours_reaches_a_command(toolbox: Toolbox) -> None:
+    """R-40: a child prints its environment. PKG-01: not even where the frozen program lies."""
     result = await toolbox.call("shell", command="env")
 
     assert "PATH=/usr/bin:/bin" in result.text
     assert "OPENAI_API_KEY" not in result.text
+    assert "FERMIX_EXE" not in result.text
 
 
 @pytest.mark.parametrize(
@@ -111,6 +112,7 @@ async def test_what_is_not_allowed_is_denied(toolbox: Toolbox, arguments: dict[s
         ({"command": "pwd", "working_dir": "none"}, "working_dir is not a folder"),
         ({"command": "true " + "x" * 200_000}, "could not be started: Argument list too long"),
         ({"command": "a\0b"}, "a command cannot hold a NUL character"),
+        ({"command": "a\ud800b"}, "or half a surrogate pair"),
     ],
 )
 async def test_what_cannot_be_started_is_said(toolbox: Toolbox, arguments: dict[str, str], sentence: str) -> None:

@@ -1,0 +1,46 @@
+"""Notice that the terminal is gone for good. `run_tui` holds this watch for as long as the screen is up.
+
+The kernel sends SIGHUP only to the session that the terminal controls. Everywhere else a vanished terminal is an
+endless end of input, and the first frame that cannot be written ends the thread that writes, behind which the
+event loop then waits for ever. So a thread of its own looks, and ends the process when the app cannot.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import threading
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+
+GONE = 128 + signal.SIGHUP  # the exit code of a program whose terminal hung up
+LEAVE_MS = 1_000  # what the app may take to leave by itself
+
+
+@contextmanager
+def watched(descriptors: Sequence[int], leave: Callable[[], object]) -> Generator[None]:
+    """Call `leave`, from another thread, when a terminal hangs up; if this block then lasts, the process ends."""
+    stop, stopped = os.pipe()
+    watch = threading.Thread(target=_watch, args=(descriptors, stop, leave), name="terminal")
+    watch.start()
+    try:
+        yield
+    finally:
+        os.close(stopped)
+        watch.join()
+        os.close(stop)
+
+
+def _watch(descriptors: Sequence[int], stop: int, leave: Callable[[], object]) -> None:
+    poll = select.poll()
+    poll.register(stop, 0)
+    for descriptor in descriptors:
+        poll.register(descriptor, 0)  # only what is always told: that it hung up
+    if any(descriptor == stop for descriptor, _ in poll.poll()):
+        return
+    for descriptor in descriptors:
+        poll.unregister(descriptor)
+    leave()
+    if not poll.poll(LEAVE_MS):
+        os._exit(GONE)

@@ -1,0 +1,88 @@
+"""What the daemon really says, against the types in `protocol/methods.py`: no field more, no field less."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from fermix.events import (
+    ConversationChanged,
+    DownloadProgress,
+    ServiceState,
+    ToolCalled,
+    ToolStarted,
+    TurnStarted,
+)
+from fermix.message import ConversationKey
+from fermix.protocol import methods
+from tests.daemon.house import House, opened
+
+EVENT_TYPES: dict[str, Any] = {
+    "message.accepted": methods.MessageAccepted,
+    "queue.changed": methods.QueueState,
+    "turn.started": methods.TurnBegun,
+    "turn.delta": methods.TurnDelta,
+    "tool.started": methods.ToolBegun,
+    "tool.finished": methods.ToolEnded,
+    "reply": methods.ReplySent,
+    "turn.ended": methods.TurnOver,
+    "service": methods.ServiceNews,
+    "download": methods.DownloadNews,
+    "conversation.changed": methods.HistoryChanged,
+    "events.dropped": methods.EventsDropped,
+}
+ASKED: tuple[tuple[str, dict[str, object], Any], ...] = (
+    ("hello", {"protocol": methods.PROTOCOL, "client": "again"}, methods.Welcome),
+    ("events.subscribe", {"sessions": None, "services": True}, methods.Nothing),
+    ("message.send", {"id": "m1", "session": "cli", "text": "hello"}, methods.Nothing),
+    ("turn.stop", {"session": "cli"}, methods.Stopped),
+    ("conversation.list", {}, methods.ConversationList),
+    ("conversation.history", {"session": "cli", "limit": 10}, methods.History),
+    ("status", {}, methods.Status),
+    ("config.reload", {}, methods.Reloaded),
+    ("model.fetch", {}, methods.Nothing),
+    ("daemon.stop", {}, methods.Nothing),
+)
+
+
+def fits(kind: Any, value: object) -> None:
+    TypeAdapter(kind).validate_python(value, strict=True, extra="forbid")
+
+
+def happen(house: House) -> None:
+    """Let everything happen that a fake agent leaves out."""
+    key = ConversationKey("cli", "cli", "root")
+    for event in (
+        TurnStarted(key, "t1", "m1"),
+        ToolStarted(key, "t1", "c1", "shell", "{}"),
+        ToolCalled(key, "t1", "c1", "shell", True, 0.5, "done"),
+        ConversationChanged(key),
+        ServiceState("http", "up"),
+        DownloadProgress("model", 1, 2, "running"),
+    ):
+        house.events.emit(event)
+
+
+async def test_every_event_has_the_fields_that_are_written_down(tmp_path: Path) -> None:
+    async with opened(tmp_path) as house:
+        dial = await house.dial()
+        await dial.subscribe(services=True)
+        happen(house)
+        await dial.ask("hello")
+        await dial.next("turn.ended")
+
+    for message in dial.news:
+        fits(EVENT_TYPES[message["method"]], message["params"])
+    assert tuple(EVENT_TYPES) == methods.EVENTS
+    assert {message["method"] for message in dial.news} == set(methods.EVENTS) - {"events.dropped"}
+
+
+async def test_every_result_has_the_fields_that_are_written_down(tmp_path: Path) -> None:
+    async with opened(tmp_path) as house:
+        dial = await house.dial()
+        for method, params, kind in ASKED:
+            fits(kind, (await dial.request(method, params))["result"])
+
+    assert {method for method, _, _ in ASKED} == set(methods.METHODS)
