@@ -254,13 +254,15 @@ class ToolEnded(TypedDict):
 
 class ReplySent(TypedDict):
     """`reply`: a whole text for this message. `final` is False for what is sent while the turn goes on.
-    `model` is None when Fermix itself speaks (a command's answer, an error).
+    `model` is None when Fermix itself speaks (a command's answer, an error). A reply that comes again after a restart
+    has the same `key`: show it once.
     """
 
     session: str
     message_id: str
     text: str
     model: str | None
+    key: str
     final: bool
 
 
