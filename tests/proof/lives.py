@@ -118,7 +118,9 @@ def live() -> int:
 
     if path := os.environ["PROOF_PLATFORM"]:
         limit = int(os.environ["PROOF_LIMIT"]) or None
-        platform = Platform(path=Path(path), idempotent="idempotent" in os.environ["PROOF_CAN"], text_limit=limit)
+        platform = Platform(
+            path=Path(path), idempotent="idempotent" in os.environ["PROOF_CAN"], text_limit=limit, edit_interval_s=0.01
+        )
         can = [ability for ability in ("lookup", "drafts") if ability in os.environ["PROOF_CAN"]]
         channel = SlowChannel("cli", platform=platform, can=can)  # type: ignore[arg-type]
         composition.LocalChannel = lambda _: channel  # type: ignore[assignment,misc]
