@@ -158,11 +158,11 @@ class SocketServer:
         """Serve one client to its end; nothing it does reaches further."""
         with connection:
             try:
-                peer = peer_of(connection)
-                if peer.uid != os.geteuid():
-                    log.warning("a client of user id %s was refused", peer.uid)
-                    return
-                await self._talk(Client(connection, peer), connection)
+                with contextlib.closing(peer_of(connection)) as peer:
+                    if peer.uid != os.geteuid():
+                        log.warning("a client of user id %s was refused", peer.uid)
+                        return
+                    await self._talk(Client(connection, peer), connection)
             except Exception:
                 log.exception("a client broke")
 

@@ -182,6 +182,33 @@ class Status(TypedDict):
     failures: list[str]
 
 
+class ChannelRow(TypedDict):
+    """A chat channel as configured. `problem` is one sentence, "" when nothing is wrong."""
+
+    channel: str
+    enabled: bool
+    owner: str | None
+    guests: int
+    problem: str
+
+
+class DeniedRow(TypedDict):
+    """Somebody who wrote and may not. `name` is what they call themselves; `at` is ISO 8601 in UTC."""
+
+    channel: str
+    sender: str
+    name: str
+    at: str
+    times: int
+
+
+class Channels(TypedDict):
+    """`channels`: the denied are held in memory only, the latest first."""
+
+    channels: list[ChannelRow]
+    denied: list[DeniedRow]
+
+
 class Nothing(TypedDict):
     """No params, or no result."""
 
@@ -318,6 +345,7 @@ METHODS = (
     "conversation.list",
     "conversation.history",
     "status",
+    "channels",
     "config.reload",
     "model.fetch",
     "daemon.stop",
