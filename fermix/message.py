@@ -58,7 +58,7 @@ class LocalOrigin:
     """Where a local client stands. Made by `channels/local.py` only; None for every remote channel.
 
     `cwd` is the client's working directory. `attended` is False when the peer is a process that the
-    daemon itself started.
+    daemon itself started, or a confined one.
     """
 
     cwd: Path | None

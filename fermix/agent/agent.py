@@ -93,11 +93,15 @@ class Agent:
             )
 
     async def restore(self, turn: Turn, text: str, model: str) -> None:
-        """Store the delivered answer of an earlier process as far as it is not stored; not in a newer session."""
-        version = None if turn.ledger_id is None else await self._history.session_of(turn.ledger_id)
-        await store_question(self._history, turn, version)
-        answer = AssistantMessage(text)
-        await self._history.append(turn.key, answer, model=model, version=version, ledger_id=turn.ledger_id)
+        """Store the delivered answer of an earlier process as far as it is not stored; not in a newer session.
+
+        A history that fails is logged.
+        """
+        with _unsettling_nothing(turn):
+            version = None if turn.ledger_id is None else await self._history.session_of(turn.ledger_id)
+            await store_question(self._history, turn, version)
+            answer = AssistantMessage(text)
+            await self._history.append(turn.key, answer, model=model, version=version, ledger_id=turn.ledger_id)
 
     async def abandon(self, turn: Turn, outcome: Cancelled | Failed) -> None:
         """Close a turn without an answer, so that its message is not answered later. A history that fails is logged."""

@@ -61,7 +61,13 @@ class LocalChannel:
         self._audience.tell(
             message.chat_id,
             "reply",
-            {"session": message.chat_id, "message_id": message.id, "text": reply.text, "model": reply.model},
+            {
+                "session": message.chat_id,
+                "message_id": message.id,
+                "text": reply.text,
+                "model": reply.model,
+                "key": key,
+            },
         )
         return message.id
 

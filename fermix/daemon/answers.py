@@ -25,12 +25,13 @@ from fermix.daemon.socket import Call, RequestError, check_protocol
 from fermix.gateway import Channel, Gateway
 from fermix.home import Home
 from fermix.message import ROOT_THREAD, ConversationKey, LocalOrigin, Media
-from fermix.native.peer import is_descendant
+from fermix.native.peer import is_attended
 from fermix.protocol.frames import encode
 from fermix.protocol.methods import (
     MAX_LINE_BYTES,
     PROTOCOL,
     AttachmentName,
+    Channels,
     Code,
     GetHistory,
     Hello,
@@ -53,6 +54,7 @@ HISTORY_BYTES = (
     MAX_LINE_BYTES // 2
 )  # of one answer; a client refuses a longer line, and could never show the conversation
 ENTRY_CHARS = 100_000
+IN_PERSON = frozenset({"turn.stop", "config.reload", "daemon.stop"})  # what no confined or spawned program may do
 MAX_ATTACHMENT_BYTES = 20 * 1024 * 1024
 
 _HELLO = TypeAdapter(Hello)
@@ -74,6 +76,8 @@ class Control(Protocol):
     def http_address(self) -> str: ...
 
     def environment(self) -> list[str]: ...
+
+    def channels(self) -> Channels: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +109,7 @@ class Answers:
             "conversation.list": self._list,
             "conversation.history": self._history,
             "status": self._status,
+            "channels": self._channels,
             "config.reload": self._reload,
             "model.fetch": self._fetch,
             "daemon.stop": self._stop,
@@ -114,6 +119,9 @@ class Answers:
         method = self._methods.get(call.method)
         if method is None:
             raise RequestError(Code.METHOD_NOT_FOUND, f"there is no method {call.method!r}")
+        if call.method in IN_PERSON and not await self._is_attended(call):
+            problem = f"{call.method} is refused to a program that runs without a person; use your own terminal"
+            raise RequestError(Code.REFUSED, problem)
         return await method(call)
 
     async def _hello(self, call: Call) -> Result:
@@ -162,7 +170,11 @@ class Answers:
 
     async def _origin(self, call: Call, cwd: str | None) -> LocalOrigin:
         directory = await self._rooms.workers.run(local.request_directory, cwd, _is_folder)
-        return LocalOrigin(directory, attended=not is_descendant(call.client.peer.pid, os.getpid()))
+        return LocalOrigin(directory, attended=await self._is_attended(call))
+
+    async def _is_attended(self, call: Call) -> bool:
+        """Judged anew for each request: a program can confine itself after it has connected."""
+        return await self._rooms.workers.run(is_attended, call.client.peer, os.getpid())
 
     async def _stop_turn(self, call: Call) -> Result:
         wish = checked(_STOP, call.params)
@@ -218,6 +230,9 @@ class Answers:
             "failures": rooms.health.failures(),
         }
         return dict(status)
+
+    async def _channels(self, call: Call) -> Result:
+        return dict(self._rooms.control.channels())
 
     async def _reload(self, call: Call) -> Result:
         return dict(await self._rooms.control.reload())

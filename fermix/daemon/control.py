@@ -16,7 +16,7 @@ from fermix.agent.providers.local_provider import LocalProvider
 from fermix.agent.providers.routing import Router
 from fermix.agent.registry import CapabilityRegistry
 from fermix.agent.sandbox import Policy
-from fermix.channels.catalog import access_rules, stream_tiers
+from fermix.channels.catalog import CHANNELS, access_rules, stream_tiers
 from fermix.clock import Clock
 from fermix.config.model import Config
 from fermix.config.secret_store import open_store
@@ -24,9 +24,10 @@ from fermix.daemon.health import HealthBoard
 from fermix.daemon.http import HttpServer
 from fermix.events import Events
 from fermix.gateway import Authorizer, Gateway
+from fermix.gateway.section import ChannelSpec
 from fermix.home import Home
 from fermix.net import Net
-from fermix.protocol.methods import LocalModel, ProviderRow, Reloaded
+from fermix.protocol.methods import ChannelRow, Channels, LocalModel, ProviderRow, Reloaded
 from fermix.setup.sections import load_config
 from fermix.workers import Workers
 
@@ -130,8 +131,34 @@ class Control:
     def stop(self) -> None:
         self._stop.set()
 
+    def channels(self) -> Channels:
+        """Tell which channels are configured and who was denied."""
+        denied = self._parts.authorizer.denied()
+        return {
+            "channels": [_channel_row(spec, self._config) for spec in CHANNELS],
+            "denied": [
+                {"channel": row.channel, "sender": row.sender, "name": row.name, "at": row.at.isoformat(),
+                 "times": row.times}
+                for row in denied
+            ],
+        }  # fmt: skip
+
     def http_address(self) -> str:
         return self._parts.http.address
 
     def environment(self) -> list[str]:
         return list(self._config.environment)
+
+
+def _channel_row(spec: ChannelSpec, config: Config) -> ChannelRow:
+    settings, access = config.section(spec.section, spec.settings), spec.access(config)
+    problems = ["this version cannot connect to it yet"] if settings.enabled else []
+    if settings.enabled and access.owner is None and not access.listed:
+        problems.insert(0, "everybody is denied, since neither owner nor list is set")
+    return {
+        "channel": spec.name,
+        "enabled": settings.enabled,
+        "owner": access.owner,
+        "guests": len(access.listed),
+        "problem": "; ".join(problems),
+    }

@@ -115,26 +115,42 @@ class Gateway:
         """
         found = await self._rooms.ledger.unfinished()
         self._rooms.conversations.expect(one.entry.id for one in found)
-        stops = {one.message.key: one.entry.id for one in found if self._command_name(one.message) == "stop"}
+        stops = self._accepted_stops(found)
         for one in found:
             channel = channels.get(one.message.channel)
             if channel is None:
                 log.warning("a message of an earlier start waits for channel %r", one.message.channel)
                 continue
-            obeyed = one.entry.id < stops.get(one.message.key, 0)  # a stop that was accepted still holds
+            obeyed = one.entry.id < max(stops.get(None, 0), stops.get(one.message.key, 0))
             self._take_up(replace(one, stopped=one.stopped or obeyed), channel)
 
-    def _take_up(self, found: Unfinished, channel: Channel) -> None:
-        message = found.message
-        verdict = self._rooms.authorizer.resolve(message)
+    def _accepted_stops(self, found: Sequence[Unfinished]) -> Mapping[ConversationKey | None, int]:
+        """Say up to which message each conversation was stopped, None for every one: an accepted stop holds."""
+        stops: dict[ConversationKey | None, int] = {}
+        for one in found:
+            command, sender = self._command_of(one.message), self._sender_now(one)
+            if command is None or command.name != "stop" or sender is None:
+                continue
+            if why_refused(command, sender, one.message) is None:
+                stops[None if sender.trust is Trust.OPERATOR else one.message.key] = one.entry.id
+        return stops
+
+    def _sender_now(self, found: Unfinished) -> Authorization | None:
+        """Judge the sender again: what counts is the lesser of then and now, None when he may no longer write."""
+        verdict = self._rooms.authorizer.resolve(found.message)
         if isinstance(verdict, Denial):
+            return None
+        return verdict if verdict.trust is found.trust else replace(verdict, trust=Trust.GUEST)
+
+    def _take_up(self, found: Unfinished, channel: Channel) -> None:
+        message, sender = found.message, self._sender_now(found)
+        if sender is None:
             log.warning("a message of an earlier start is refused: its sender is no longer allowed")
             self._rooms.ledger.settle(found.entry, "refused")
             return
-        lesser = verdict if verdict.trust is found.trust else replace(verdict, trust=Trust.GUEST)
-        step = plan(found, command=self._command_name(message) is not None, now=self._rooms.clock.now())
+        step = plan(found, command=self._command_of(message) is not None, now=self._rooms.clock.now())
         log.info("message %d of an earlier start: %s", found.entry.id, step)
-        accepted = self._admit(message, lesser, found.entry, channel)
+        accepted = self._admit(message, sender, found.entry, channel)
         self._start(self._resume(accepted, found, step, channel), message)
 
     async def _resume(self, accepted: Accepted, found: Unfinished, step: Step, channel: Channel) -> None:
@@ -145,9 +161,9 @@ class Gateway:
             turn = self._turn(accepted)
             accepted.slot.put(Recovered(self._turns, found, step, turn, accepted.replier))
 
-    def _command_name(self, message: Message) -> str | None:
-        command = parse(message.text, self._rooms.commands)
-        return command[0].name if command else None
+    def _command_of(self, message: Message) -> Command | None:
+        parsed = parse(message.text, self._rooms.commands)
+        return parsed[0] if parsed else None
 
     def _start(self, intake: Coroutine[None, None, None], message: Message) -> None:
         task = self._group.create_task(intake, name=f"intake {message.id}")

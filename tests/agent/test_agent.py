@@ -237,6 +237,7 @@ async def test_history_that_fails_keeps_no_message_from_being_settled(
         assert isinstance(failed, Failed)
         await agent.abandon(make_turn(), failed)
         await agent.commit(make_turn(), Completed("fine", "fake/model", Usage(), steps=1))
+        await agent.restore(make_turn(), "fine", "fake/model")
 
     assert failed.reason == "the database is closed"
-    assert sum("turn t1 is not in the history" in record.message for record in caplog.records) == 2
+    assert sum("turn t1 is not in the history" in record.message for record in caplog.records) == 3

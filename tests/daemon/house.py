@@ -24,7 +24,7 @@ from fermix.events import Events
 from fermix.gateway import Authorizer, Gateway, Ledger, Rooms
 from fermix.gateway.commands.catalog import COMMANDS
 from fermix.home import Home
-from fermix.protocol.methods import PROTOCOL, LocalModel, ProviderRow, Reloaded
+from fermix.protocol.methods import PROTOCOL, ChannelRow, Channels, DeniedRow, LocalModel, ProviderRow, Reloaded
 from fermix.store import Database
 from fermix.workers import Workers
 from tests.fakes.channel import FakeAgent
@@ -56,6 +56,17 @@ class FakeModels:
 @dataclass
 class FakeControl:
     asked: list[str] = field(default_factory=list)
+
+    def channels(self) -> Channels:
+        row: ChannelRow = {"channel": "telegram", "enabled": True, "owner": "1", "guests": 2, "problem": ""}
+        denied: DeniedRow = {
+            "channel": "telegram",
+            "sender": "9",
+            "name": "Eve",
+            "at": "2026-11-30T00:00:00+00:00",
+            "times": 1,
+        }
+        return {"channels": [row], "denied": [denied]}
 
     async def reload(self) -> Reloaded:
         self.asked.append("reload")

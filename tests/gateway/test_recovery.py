@@ -134,6 +134,18 @@ async def test_a_stop_that_was_accepted_still_holds(install: Install) -> None:
     assert install.outcomes() == {"m1": "stopped", "m2": "excused", "m3": "answered"}
 
 
+@pytest.mark.parametrize(("sender", "ends"), [("1", "stopped"), ("2", "answered")])
+async def test_an_accepted_stop_holds_as_far_as_its_sender_may_stop(install: Install, sender: str, ends: str) -> None:
+    """The owner's stop holds everywhere; a guest who may not stop anything stops nothing."""
+    async with install.ledger() as ledger:
+        await left(ledger, "long", "m1")
+        await ledger.accept(chat("/stop", "m2", "elsewhere", sender), Trust.OPERATOR if sender == "1" else Trust.GUEST)
+    async with install.start() as life:
+        await life.settled(2)
+
+    assert install.outcomes() == {"m1": ends, "m2": "excused"}
+
+
 async def test_a_stopped_turn_does_not_run_again(install: Install) -> None:
     async with install.ledger() as ledger:
         ledger.stop(await left(ledger))
