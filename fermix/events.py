@@ -171,6 +171,9 @@ class ConversationChanged:
     key: ConversationKey
 
 
+DownloadState = Literal["running", "verifying", "done", "failed"]
+
+
 @dataclass(frozen=True, slots=True)
 class DownloadProgress:
     """A pinned download moves; `total_bytes` is pinned and known."""
@@ -178,7 +181,7 @@ class DownloadProgress:
     name: str
     done_bytes: int
     total_bytes: int
-    state: Literal["running", "verifying", "done", "failed"]
+    state: DownloadState
     error: str = ""
 
 

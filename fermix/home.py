@@ -170,9 +170,8 @@ def write_atomic(path: Path, data: bytes, *, mode: int = PRIVATE_FILE) -> None:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    finally:
+        temporary.unlink(missing_ok=True)  # nothing is left to take away once it has replaced the target
     _sync_folder(path.parent)
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
@@ -120,6 +121,21 @@ def test_writing_through_a_link_replaces_the_link_and_not_its_target(tmp_path: P
 
     assert (tmp_path / "elsewhere").read_bytes() == b"untouched"
     assert not (tmp_path / "auth.json").is_symlink()
+
+
+def test_a_file_system_that_cannot_sync_a_folder_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DB-09: the file itself is synced and safe."""
+    sync = os.fsync
+
+    def sync_files_only(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", sync_files_only)
+    write_atomic(tmp_path / "auth.json", b"new")
+
+    assert (tmp_path / "auth.json").read_bytes() == b"new"
 
 
 def test_one_daemon_holds_a_home_and_the_second_learns_its_pid(home: Home) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from fermix.agent.context import PromptSettings, RuntimeContext, build_context
 from fermix.agent.dispatch import Dispatcher
 from fermix.agent.loop import ModelRouter
+from fermix.agent.markers import FAILED, STOPPED
 from fermix.agent.model import AssistantMessage
 from fermix.agent.prompt import load, seed
 from fermix.agent.registry import CapabilityRegistry
@@ -27,9 +28,6 @@ from fermix.home import Home
 from fermix.workers import Workers
 
 log = logging.getLogger(__name__)
-
-STOPPED = "[stopped before an answer]"
-FAILED = "[failed before an answer]"
 
 
 @dataclass(frozen=True, slots=True)

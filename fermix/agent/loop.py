@@ -133,7 +133,7 @@ class _Run:
         completion = await self._call_model()
         parted = outgoing(completion.text)
         if parted.dropped:
-            log.warning("internal elements left out of an answer: %s", ", ".join(parted.dropped))
+            log.warning("internal parts left out of an answer: %s", ", ".join(parted.dropped))
         calls = completion.tool_calls or parted.calls
         if calls or parted.text:
             return _Answer(completion, parted.text, calls)

@@ -1,8 +1,8 @@
 """What of a model's text may reach a person. The loop passes every streamed part and every answer through here.
 
-Two things never do: a tool call that the model wrote as text instead of calling, and our own internal elements
-when a model echoes them. Both are recognised as elements that start a line outside a code block; prose about
-them, and code that shows them, stays as it is.
+Three things never do: a tool call that the model wrote as text instead of calling, and our own internal elements
+and markers when a model echoes them (DLV-13). Elements are recognised where they start a line outside a code block,
+markers where they are the whole of one; prose about them, and code that shows them, stays as it is.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from fermix.agent.markers import MARKERS
 from fermix.agent.model import ToolCall
 from fermix.agent.providers.calls import new_call_id
 
@@ -17,7 +18,7 @@ CALL_OPENINGS = ("<tool_call", "<function_calls", "<invoke name=", "<function=",
 INTERNAL_OPENINGS = {"<fermix-untrusted": "</fermix-untrusted>", "<fermix-memory": "</fermix-memory>"}
 OPENINGS = CALL_OPENINGS + tuple(INTERNAL_OPENINGS)
 FENCE = "```"
-UNDECIDED = (*OPENINGS, FENCE)
+UNDECIDED = (*OPENINGS, *MARKERS, FENCE)
 
 WRITTEN_AS_TEXT = "this call was written as text and did not run; call the tool through the tool interface"
 
@@ -42,7 +43,7 @@ class Veil:
     def finish(self) -> str:
         """Return what was held back and turned out harmless, at the end of the text."""
         rest, self._held = self._held, ""
-        return "" if self._closing is not None else rest
+        return "" if self._closing is not None or self._is_marker(rest) else rest
 
     def _part(self, part: str) -> str:
         if self._closing is not None:
@@ -61,13 +62,23 @@ class Veil:
             self._closing = INTERNAL_OPENINGS.get(opening, "")
             held, self._held = self._held, ""
             return self._hide(held)
-        if not part.endswith("\n") and any(o.startswith(start) for o in UNDECIDED):
+        if not part.endswith("\n") and any(o.startswith(start.rstrip()) for o in UNDECIDED):
+            return ""
+        if self._is_marker(start):
+            self._held = ""
             return ""
         if start.startswith(FENCE):
             self._fenced = not self._fenced
         shown, self._held = self._held, ""
         self._inside_line = not shown.endswith("\n")
         return shown
+
+    def _is_marker(self, line: str) -> bool:
+        marker = line.strip()
+        if self._fenced or marker not in MARKERS:
+            return False
+        self.hidden.append(marker)
+        return True
 
     def _hide(self, part: str) -> str:
         """Drop whole lines until one holds the closing tag."""
@@ -82,7 +93,7 @@ class Veil:
 @dataclass(frozen=True, slots=True)
 class Outgoing:
     """An answer as a person may see it. `calls` holds the failed call when one was written as text; `dropped` names
-    the internal elements that were left out.
+    the internal elements and markers that were left out.
     """
 
     text: str
@@ -95,7 +106,7 @@ def outgoing(text: str) -> Outgoing:
     veil = Veil()
     shown = veil.feed(text) + veil.finish()
     calls = tuple(_failed_call(text[text.rindex(o) :]) for o in veil.hidden if o in CALL_OPENINGS)
-    dropped = tuple(o.lstrip("<") for o in veil.hidden if o in INTERNAL_OPENINGS)
+    dropped = tuple(o.lstrip("<") for o in veil.hidden if o not in CALL_OPENINGS)
     return Outgoing(shown.rstrip().lstrip("\n"), calls, dropped)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from fermix.errors import NeedsOperator
 from fermix.home import Home, check_socket_path
 from fermix.native import detach
-from fermix.native.program import own_program
+from fermix.native.program import own_program, own_variables
 from fermix.protocol.ask import Connection, DaemonGone, DaemonNotRunning, RequestFailed
 
 START_TIMEOUT_S = 20.0
@@ -39,7 +39,8 @@ def ensure_daemon(home: Home, environ: Mapping[str, str]) -> Running:
     output = home.run / "start.log"
     try:
         output.unlink(missing_ok=True)
-        pid = detach.start_detached([*own_program(environ), "--daemon"], env=dict(environ), output=output)
+        environment = {**environ, **own_variables(environ)}
+        pid = detach.start_detached([*own_program(environ), "--daemon"], env=environment, output=output)
     except OSError as error:
         raise NeedsOperator(
             f"the daemon could not be started: {error.strerror}",

@@ -168,8 +168,12 @@ class FileStore:
             return None
         except OSError as error:
             raise self._wrong("", f"cannot be read: {error.strerror}") from error
+        try:
+            self._check_mode(os.fstat(descriptor))  # first: a folder cannot be made a file object
+        except BaseException:
+            os.close(descriptor)
+            raise
         with os.fdopen(descriptor, "rb") as file:
-            self._check_mode(os.fstat(descriptor))
             return file.read(MAX_FILE_BYTES)
 
     def _check_mode(self, state: os.stat_result) -> None:

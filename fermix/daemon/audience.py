@@ -74,7 +74,7 @@ class Audience:
         for item in news:
             if (words := self._words(item)) is not None:
                 session, event, params = words
-                self._tell(session, event, params, droppable=event == "download")
+                self._tell(session, event, params, droppable=_is_outdated_soon(event, params))
 
     def _tell(self, session: str | None, event: str, params: Mapping[str, object], droppable: bool) -> None:
         for listener in tuple(self._listeners):
@@ -138,6 +138,11 @@ def _turn_words(event: Event) -> tuple[str, Params] | None:
             return "conversation.changed", {}
         case _:
             return None
+
+
+def _is_outdated_soon(event: str, params: Params) -> bool:
+    """Whether the next one says more. The end of a download is said once."""
+    return event == "download" and params["state"] in ("running", "verifying")
 
 
 def _download(name: str, done: int, total: int, state: str, error: str) -> Params:

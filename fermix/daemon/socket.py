@@ -289,7 +289,7 @@ def _listening(path: Path) -> Generator[socket.socket]:
 
 
 def _replace_stale(path: Path) -> None:
-    """Raises: NeedsOperator when a live daemon answers there."""
+    """Raises: NeedsOperator when a live daemon answers there, or when what is there cannot be removed."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(PROBE_S)
         try:
@@ -297,9 +297,17 @@ def _replace_stale(path: Path) -> None:
         except FileNotFoundError:
             return
         except (ConnectionRefusedError, TimeoutError):
-            path.unlink(missing_ok=True)
+            _remove(path)
             return
     raise NeedsOperator(f"another daemon answers at {path}", advice="stop it with `fermix stop`")
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        problem = f"something else is at {path}: {error.strerror}"
+        raise NeedsOperator(problem, advice="move it away and start again") from error
 
 
 def _error(number: object, code: Code, message: str) -> dict[str, object]:

@@ -11,7 +11,7 @@ import asyncio
 import os
 import subprocess
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal
@@ -101,13 +101,12 @@ class Child:
         Its stderr goes to `log`, up to a mebibyte of each run. Raises: OSError when it cannot be started.
         """
         errors = _Errors(log)
-        try:
+        with ExitStack() as undo:
+            undo.callback(errors.close)
             group = ProcessGroup(
                 argv, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
             )
-        except BaseException:
-            errors.close()
-            raise
+            undo.pop_all()
         pipe = Pipe(_stream(group.process.stderr), errors.take)
         transport: asyncio.BaseTransport | None = None
         try:

@@ -1,7 +1,11 @@
-"""How to start this same program again: for hidden verbs that need a process of their own."""
+"""How to start this same program again: the daemon, and hidden verbs that need a process of their own.
+
+What must stay true: nothing that lies in the current folder is ever imported, whatever that folder holds.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,7 +14,7 @@ FROZEN = hasattr(sys, "_MEIPASS")
 """This is the frozen program: its loader has set the folder of its files."""
 
 OWN_FOLDER = Path("/") if FROZEN else Path(__file__).parents[2]
-"""Where to start our own program: an interpreter finds the package where it stands, the frozen file finds its own."""
+"""Where the package stands, for an interpreter to find it; the frozen file finds its own."""
 
 
 def own_program(environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -18,4 +22,15 @@ def own_program(environ: Mapping[str, str]) -> tuple[str, ...]:
 
     Where nothing is frozen, that variable is a leftover of another Fermix, or somebody's trick, and counts for nothing.
     """
-    return (environ["FERMIX_EXE"],) if FROZEN else (sys.executable, "-m", "fermix")
+    return (environ["FERMIX_EXE"],) if FROZEN else (sys.executable, "-P", "-m", "fermix")
+
+
+def own_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return what the environment of our own program needs so that an interpreter finds this package, installed or not.
+
+    An entry that is not absolute means the current folder, or one in it, and is left out.
+    """
+    if FROZEN:
+        return {}
+    given = filter(os.path.isabs, environ.get("PYTHONPATH", "").split(os.pathsep))
+    return {"PYTHONPATH": os.pathsep.join((*given, str(OWN_FOLDER)))}

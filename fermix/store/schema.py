@@ -11,7 +11,7 @@ import sqlite3
 import stat
 import tempfile
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from importlib import resources
 from pathlib import Path
 from urllib.parse import quote
@@ -36,15 +36,13 @@ def connect(path: Path) -> tuple[sqlite3.Connection, bool]:
     Returns whether the content was checked, which happens after an unclean stop. Raises: NeedsOperator, sqlite3.Error.
     """
     unclean = _beside(path, "-wal").exists()  # SQLite removes this file when it closes well
-    connection = _open_or_create(path)
-    try:
+    with ExitStack() as undo:
+        connection = undo.enter_context(closing(_open_or_create(path)))
         if unclean:
             check_content(connection.execute(QUICK_CHECK).fetchone(), path)
         _configure(connection, path)
         _migrate(connection)
-    except BaseException:
-        connection.close()
-        raise
+        undo.pop_all()
     return connection, unclean
 
 

@@ -28,7 +28,7 @@ from fermix.tui.desk import Desk, SetupDesk
 from fermix.tui.link import Connect, StartDaemon
 from fermix.tui.screens.catalog import SCREENS, chat
 from fermix.tui.screens.chat import ChatScreen
-from fermix.tui.terminal import GONE, watched
+from fermix.tui.terminal import GONE, TerminalDriver, watched
 from fermix.tui.widgets.transcript import load_reply
 
 MIN_COLUMNS, MIN_LINES = 32, 10
@@ -73,7 +73,7 @@ class FermixApp(App[int]):
         cwd: Path,
         home_label: str,
     ) -> None:
-        super().__init__()
+        super().__init__(driver_class=TerminalDriver)
         self.desk = Desk(connect, start_daemon, setup, clock, cwd)
         self._home = home
         self._chat = chat(self.desk, home_label)

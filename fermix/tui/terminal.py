@@ -1,4 +1,5 @@
-"""Notice that the terminal is gone for good. `run_tui` holds this watch for as long as the screen is up.
+"""What Textual does not expect of a terminal: bytes that are no text, and that it is gone for good. `run_tui` holds the
+watch for as long as the screen is up.
 
 The kernel sends SIGHUP only to the session that the terminal controls. Everywhere else a vanished terminal is an
 endless end of input, and the first frame that cannot be written ends the thread that writes, behind which the
@@ -14,8 +15,22 @@ import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 
+from textual.drivers.linux_driver import LinuxDriver
+
 GONE = 128 + signal.SIGHUP  # the exit code of a program whose terminal hung up
 LEAVE_MS = 1_000  # what the app may take to leave by itself
+
+
+class TerminalDriver(LinuxDriver):
+    """Textual's driver, for which one byte that is not UTF-8 (an old mouse report, a Latin-1 paste) is the end."""
+
+    def run_input_thread(self) -> None:
+        while True:
+            try:
+                super().run_input_thread()
+            except UnicodeDecodeError:
+                continue  # what came in that one read is lost, and nothing else
+            return
 
 
 @contextmanager

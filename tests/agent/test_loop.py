@@ -11,6 +11,7 @@ from fermix.agent import loop
 from fermix.agent.capability import Capability, ToolContext
 from fermix.agent.dispatch import Dispatcher
 from fermix.agent.loop import MAX_STEPS, REPEATED, Declined, LoopServices, run_loop
+from fermix.agent.markers import FAILED, STOPPED
 from fermix.agent.model import (
     AssistantMessage,
     ChatMessage,
@@ -185,20 +186,27 @@ async def test_same_call_five_times_in_a_row_ends_the_turn(stage: Stage) -> None
     assert len(of_kind(stage.seen, ToolCalled)) == len(same)
 
 
-@pytest.mark.parametrize("nothing", [says(""), says(" \n"), THOUGHTS_ONLY], ids=["blank", "spaces", "only thoughts"])
+@pytest.mark.parametrize(
+    "nothing",
+    [says(""), says(" \n"), says(f" {FAILED}\n"), THOUGHTS_ONLY],
+    ids=["blank", "spaces", "marker", "only thoughts"],
+)
 async def test_empty_answer_is_asked_for_once_more(stage: Stage, nothing: Line) -> None:
     """DLV-14: an attended turn ends with an answer or with an honest failure; one retry comes first."""
     assert (await stage.play([nothing, says("There.")])).text == "There."
     assert stage.router.requests == [ASK, ASK]
 
 
-@pytest.mark.parametrize("nothing", [says(""), failed(ErrorKind.EMPTY)], ids=["blank", "reported"])
+@pytest.mark.parametrize(
+    "nothing", [says(""), says(STOPPED), failed(ErrorKind.EMPTY)], ids=["blank", "marker", "reported"]
+)
 async def test_second_empty_answer_is_an_honest_failure(stage: Stage, nothing: Line) -> None:
-    """DLV-14: never zero replies without an error."""
+    """DLV-14: never zero replies without an error. DLV-13: our own marker is no reply."""
     with pytest.raises(ProviderFailed) as caught:
         await stage.play([nothing, nothing])
 
     assert (caught.value.kind, caught.value.provider, caught.value.model) == (ErrorKind.EMPTY, "fake", "script-1")
+    assert stage.port.deltas == []
 
 
 async def test_other_failures_are_not_asked_again_by_the_loop(stage: Stage) -> None:
@@ -256,7 +264,7 @@ async def test_internal_element_in_an_answer_is_dropped_and_logged(
 
     assert (outcome.text, stage.port.streamed_text) == ("You like tea.", "You like tea.")
     assert outcome.new_messages == (AssistantMessage("You like tea."),)
-    assert "internal elements left out of an answer: fermix-memory" in caplog.text
+    assert "internal parts left out of an answer: fermix-memory" in caplog.text
 
 
 async def test_all_kinds_of_progress_reach_the_port(stage: Stage) -> None:

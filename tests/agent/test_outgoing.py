@@ -20,6 +20,8 @@ PIECES = st.lists(
             "\n",
             " ",
             "a",
+            "[failed before",
+            " an answer]",
         ]
     ),
     max_size=30,
@@ -64,6 +66,24 @@ def test_echoed_internal_element_is_left_out_and_named() -> None:
     text = 'Here:\n<fermix-untrusted source="web">\nsecret recap\n</fermix-untrusted>\nIt is sunny.'
 
     assert Outgoing("Here:\nIt is sunny.", (), ("fermix-untrusted",)) == outgoing(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("[failed before an answer]", ""),
+        (" [stopped before an answer] \n", ""),
+        ("[Fermix stopped before an answer]\nIt is 4.", "It is 4."),
+        ("It says [failed before an answer].", "It says [failed before an answer]."),
+        ("```\n[failed before an answer]\n```", "```\n[failed before an answer]\n```"),
+    ],
+)
+def test_a_marker_of_ours_is_no_answer(text: str, shown: str) -> None:
+    """DLV-13: a model that reads it in the history says it after us, as if it were its reply."""
+    parted = outgoing(text)
+
+    assert parted.text == shown
+    assert bool(parted.dropped) == (shown in ("", "It is 4."))
 
 
 @given(PIECES)

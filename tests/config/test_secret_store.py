@@ -137,6 +137,13 @@ def test_pipe_in_place_of_the_file_does_not_hang(store: FileStore, tmp_path: Pat
         store.check()
 
 
+def test_folder_in_place_of_the_file_is_said(store: FileStore, tmp_path: Path) -> None:
+    (tmp_path / "auth.json").mkdir(0o700)
+
+    with pytest.raises(ConfigError, match="not a regular file"):
+        store.check()
+
+
 def test_two_writers_lose_nothing(store: FileStore) -> None:
     ids = [f"p{number}" for number in range(8)]
     threads = [threading.Thread(target=store.put, args=(provider, KEY)) for provider in ids]

@@ -9,6 +9,7 @@ from fermix.daemon.audience import Audience
 from fermix.events import (
     ConversationChanged,
     DownloadProgress,
+    DownloadState,
     Event,
     EventQueue,
     Events,
@@ -125,6 +126,13 @@ def test_what_happened_is_told_in_the_protocol_s_words(
 
     assert name in EVENTS
     assert listener.told == [(name, params, name == "download"), ("reply", {}, False)]
+
+
+@pytest.mark.parametrize("state", ["done", "failed"])
+def test_end_of_a_download_is_never_dropped(audience: Audience, events: Events, state: DownloadState) -> None:
+    listener = tell(audience, events, DownloadProgress("m", 2, 2, state))
+
+    assert [(name, droppable) for name, _, droppable in listener.told] == [("download", False), ("reply", False)]
 
 
 def test_what_is_nobody_s_business_is_not_told(audience: Audience, events: Events) -> None:

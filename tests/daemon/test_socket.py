@@ -279,6 +279,14 @@ async def test_a_file_left_by_a_dead_daemon_is_replaced_and_a_live_one_is_not(ho
         assert stale.is_socket()
 
 
+async def test_a_folder_in_the_place_of_the_socket_is_said(house: House, tmp_path: Path) -> None:
+    (tmp_path / "other.sock").mkdir()
+    server = SocketServer(tmp_path / "other.sock", _Deaf(), house.audience)
+
+    with pytest.raises(NeedsOperator, match="move it away"):
+        await server.run(lambda: None)
+
+
 async def test_a_path_that_is_too_long_is_said_with_its_length(house: House) -> None:
     path = Home(Path("/" + "x" * 120)).daemon_socket
     with pytest.raises(ConfigError, match=r"has 133 bytes, at most 107"):

@@ -1,6 +1,7 @@
 """The program's own command as the embedded model runs it, without a model: `_engine …` and `model fetch --json`.
 
-FERMIX_FAKE_ENGINE says how it behaves: "" well, "dies" ends before it listens, "offline" cannot fetch.
+FERMIX_FAKE_ENGINE says how it behaves: "" well, "dies" ends before it listens, "offline" cannot fetch,
+"both" brings an engine as well.
 """
 
 from __future__ import annotations
@@ -30,7 +31,12 @@ def fetch() -> int:
         print(json.dumps({**step, "state": "failed", "error": "no network: bring the file"}))
         return 1
     Path("m.gguf").write_bytes(b"gguf")
-    print(json.dumps({**step, "done_bytes": 4, "state": "done"}))
+    print(json.dumps({**step, "done_bytes": 4, "state": "done"}), flush=True)
+    if MANNER == "both":
+        Path("engine-1").mkdir()
+        wheel = {"name": "engine-1-any.whl", "total_bytes": 6, "error": ""}
+        print(json.dumps({**wheel, "done_bytes": 0, "state": "verifying"}))
+        print(json.dumps({**wheel, "done_bytes": 6, "state": "done"}))
     return 0
 
 

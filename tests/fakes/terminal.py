@@ -38,6 +38,14 @@ class Terminal:
     def type(self, text: str) -> None:
         os.write(self.device, text.encode())
 
+    def type_until_shown(self, text: str) -> None:
+        """Type it again and again: what shares a read with bytes that are no text may be lost with them."""
+        until_s = time.monotonic() + WAIT_S
+        while text.encode() not in self.shown:
+            assert time.monotonic() < until_s, f"{text!r} was never shown"
+            self.type(text)
+            self._read()
+
     def vanish(self) -> None:
         """Close our end, as a terminal window that crashes does."""
         self.is_there = False

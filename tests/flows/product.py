@@ -24,7 +24,7 @@ WAIT_S = 20.0
 
 
 def program() -> list[str]:
-    return shlex.split(os.environ["FERMIX_PROGRAM"]) if is_frozen() else [sys.executable, "-m", "fermix"]
+    return shlex.split(os.environ["FERMIX_PROGRAM"]) if is_frozen() else [sys.executable, "-P", "-m", "fermix"]
 
 
 def is_frozen() -> bool:

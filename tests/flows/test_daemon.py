@@ -110,6 +110,24 @@ def test_start_starts_one_that_outlives_it_and_finds_it_again(tmp_path: Path) ->
         product.run("stop")
 
 
+def test_nothing_that_lies_in_the_folder_it_is_started_from_is_run(tmp_path: Path) -> None:
+    """A folder that somebody sent may hold a module of any name; starting there must not be running it."""
+    product = Product(tmp_path, "[fermix_web]\nport = 0\n")
+    product.prepare()
+    trap = f"open({str(tmp_path / 'ran')!r}, 'a')"
+    for name in ("json.py", "asyncio.py", "fermix/__init__.py", "fermix/__main__.py"):
+        path = product.user_home / "unpacked" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(trap, encoding="utf-8")
+    try:
+        started = product.run("start", "--json", cwd=product.user_home / "unpacked")
+
+        assert (json.loads(started.stdout)["started"], started.stderr) == (True, "")
+    finally:
+        product.run("stop")
+    assert not (tmp_path / "ran").exists()
+
+
 @covers("history.restored", "history.write-through")
 def test_a_restart_finds_the_conversation_again(tmp_path: Path) -> None:
     with scripted(tmp_path, [{"echo": True}]) as url, running(tmp_path, compatible(url)) as product:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fermix.native.detach import start_detached
-from fermix.native.program import OWN_FOLDER, own_program
+from fermix.native.program import OWN_FOLDER, own_program, own_variables
 
 STARTER = """
 import sys
@@ -64,12 +64,24 @@ asyncio.run(main())
     os.kill(pid, signal.SIGKILL)
 
 
-def test_the_program_itself_can_be_started_again() -> None:
-    """A leftover of a frozen Fermix in the environment makes no program from source start that one."""
+def test_the_program_itself_can_be_started_again(tmp_path: Path) -> None:
+    """From any folder, installed or not, and never what lies there. A leftover of a frozen Fermix in the environment
+    makes no program from source start that one.
+    """
     argv = own_program({"FERMIX_EXE": "/opt/fermix"})
+    (tmp_path / "json.py").write_text("raise SystemExit('ran')", encoding="utf-8")
+    environ = own_variables({"PYTHONPATH": f":.:{tmp_path.name}"})
 
-    done = subprocess.run([*argv, "--version"], cwd=OWN_FOLDER, capture_output=True, text=True, timeout=10)
-    assert done.stdout.startswith("fermix ")
+    done = subprocess.run(
+        [*argv, "version"], env=environ, cwd=tmp_path, capture_output=True, text=True, timeout=10, check=False
+    )
+
+    assert (done.stdout.split(" ")[0], done.stderr) == ("fermix", "")
+
+
+def test_folders_given_to_the_interpreter_by_their_whole_path_stay() -> None:
+    """Where a checkout finds what is not installed; all other entries would mean the current folder."""
+    assert own_variables({"PYTHONPATH": ":/opt/libs:.:lib"}) == {"PYTHONPATH": f"/opt/libs:{OWN_FOLDER}"}
 
 
 def test_the_frozen_program_is_started_again_by_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,3 +89,4 @@ def test_the_frozen_program_is_started_again_by_its_file(monkeypatch: pytest.Mon
     monkeypatch.setattr("fermix.native.program.FROZEN", True)
 
     assert own_program({"FERMIX_EXE": "/opt/fermix"}) == ("/opt/fermix",)
+    assert own_variables({"PYTHONPATH": "/opt/libs"}) == {}

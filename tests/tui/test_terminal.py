@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import signal
@@ -82,6 +83,20 @@ def test_vanished_terminal_ends_the_program(tmp_path: Path, is_busy: bool):
         on.vanish()
 
         assert on.process.wait(WAIT_S) == 129
+
+
+@pytest.mark.slow
+def test_bytes_that_are_no_text_are_passed_over(tmp_path: Path):
+    """TUI-05: an old mouse report or a paste in Latin-1 is not the end of the screen."""
+    with terminal(*PLAY, str(tmp_path), "30") as on:
+        on.until("Ask anything")
+        os.write(on.device, b"\x1b[M\xff\xfe\xe9")
+        on.type_until_shown("€")
+        on.type("\r")
+        on.until("fake/streamer")
+        on.type("\x03\x03")
+
+        assert on.end() == 0
 
 
 @pytest.mark.slow

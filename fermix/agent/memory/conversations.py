@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import takewhile
 
+from fermix.agent.markers import DIED
 from fermix.agent.memory.history import Entry, entries, is_dangling, sendable
 from fermix.agent.memory.history_writer import OWNER_ID, HistoryWriter, Line
 from fermix.agent.memory.rows import Columns, Note, Row, Stored, cleaned, decode, encode, moment, stamp
@@ -36,7 +37,6 @@ MOST_CHARACTERS = 4_000_000  # of all conversations in memory, about as many byt
 ROW_CHARACTERS = 500  # what one row costs beside its text
 TITLE_CHARACTERS = 80
 MOST_LISTED = 200
-DIED = "[Fermix stopped before an answer]"
 
 _CONVERSATION = "agent_id = ? AND owner_id = ? AND channel = ? AND chat_id = ? AND thread_scope = ?"
 _LOAD = (

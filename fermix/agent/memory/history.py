@@ -16,12 +16,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
 
+from fermix.agent.markers import BEGINNING, NOT_RUN, STOPPED
 from fermix.agent.memory.rows import Note, Row, Stored
 from fermix.agent.model import AssistantMessage, ChatMessage, ToolCall, ToolMessage, UserMessage
-
-UNANSWERED = "[stopped before an answer]"
-NOT_RUN = "[not run: the turn ended first]"
-BEGINNING = "[earlier messages are not shown]"
 
 _CALL_ID = re.compile(r"[A-Za-z0-9]{9}")  # what every wire takes; Mistral takes no other
 
@@ -103,7 +100,7 @@ class _Wire:
         """End the turn so far with an answer, if there was one."""
         self._settle()
         if self._messages and not _answers(self._messages[-1]):
-            self._messages.append(AssistantMessage(UNANSWERED))
+            self._messages.append(AssistantMessage(STOPPED))
 
     def _settle(self) -> None:
         """Give each open call its one result; a result that nobody called for is left out."""

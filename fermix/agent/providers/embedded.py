@@ -24,15 +24,17 @@ from fermix.clock import Clock
 from fermix.config.model import LocalModelSettings
 from fermix.config.secrets import Secret
 from fermix.errors import FermixError, NeedsOperator, ServerUnavailable, Unavailable
-from fermix.events import DownloadProgress, Events
+from fermix.events import DownloadProgress, DownloadState, Events
+from fermix.fetch import Artifact
 from fermix.native.child import Child, child_environment
+from fermix.native.program import own_variables
 from fermix.protocol.methods import LocalModel
 
 CONTEXT_TOKENS = 8_192
 NEEDED_BYTES = 720 << 20  # measured: 490 MB of weights and 250 MB of working memory, most of it for the context
 FETCH_PATIENCE_S = 800.0  # what a turn waits for the first download; it goes on without the turn
 LOAD_S = 120.0  # two seconds from a warm cache, a minute from a slow disk
-ENGINE_VARIABLES = ("PATH", "HOME", "LANG", "LC_*", "TMPDIR", "PYTHONPATH", "FERMIX_*", "XDG_*")
+ENGINE_VARIABLES = ("PATH", "HOME", "LANG", "LC_*", "TMPDIR", "FERMIX_*", "XDG_*")
 FETCH_VARIABLES = (
     *ENGINE_VARIABLES,
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "PIP_*", "VIRTUAL_ENV"),
@@ -63,6 +65,25 @@ class _Attempt:
         else:
             self.error = outcome
         self.over.set()
+
+
+class _Whole:
+    """One download out of the steps of several files, so that who watches sees one bar and one end."""
+
+    def __init__(self, missing: Sequence[Artifact]) -> None:
+        self._total_bytes = sum(artifact.size_bytes for artifact in missing)
+        self._done_bytes: dict[str, int] = {}
+
+    def add(self, step: DownloadProgress) -> DownloadProgress:
+        """Where the whole stands after this step of one file; that a file is done is not yet the end."""
+        self._done_bytes[step.name] = step.done_bytes
+        return self._standing("verifying" if step.state == "verifying" else "running")
+
+    def end(self, problem: str) -> DownloadProgress:
+        return self._standing("failed" if problem else "done", problem)
+
+    def _standing(self, state: DownloadState, error: str = "") -> DownloadProgress:
+        return DownloadProgress(MODEL_NAME, sum(self._done_bytes.values()), self._total_bytes, state, error)
 
 
 class EmbeddedModel:
@@ -207,13 +228,14 @@ class EmbeddedModel:
     async def _fetch(self) -> None:
         mirror = ("--mirror", self._settings.mirror) if self._settings.mirror else ()
         argv = (*self._program, "model", "fetch", "--json", *mirror)
-        env = child_environment(self._environ, FETCH_VARIABLES)
+        env = child_environment(self._environ, FETCH_VARIABLES) | own_variables(self._environ)
         self._fetching = True
         self._problem = ""
+        whole = _Whole(self._files.missing())
         try:
             async with Child.open(argv, cwd=self._files.folder, env=env) as child:
                 async for line in child.lines():
-                    self._take(_progress(line))
+                    self._take(DownloadProgress(**json.loads(line)), whole)
                 if await child.wait() != 0:
                     self._problem = self._problem or _last_words(child)
         except OSError as error:
@@ -222,11 +244,14 @@ class EmbeddedModel:
             self._fetching = False
             self._progress = None
             self._fetched.set()
+        self._events.emit(whole.end(self._problem))  # only now: who is told may ask for the status at once
 
-    def _take(self, progress: DownloadProgress) -> None:
-        self._progress = progress
-        self._problem = progress.error
-        self._events.emit(progress)
+    def _take(self, step: DownloadProgress, whole: _Whole) -> None:
+        if step.state == "failed":
+            self._problem = step.error
+            return
+        self._progress = whole.add(step)
+        self._events.emit(self._progress)
 
     def _state(self, *, absent: bool) -> State:
         if self._fetching or self._fetch_wanted:
@@ -272,7 +297,7 @@ class EmbeddedModel:
 
     def _engine_environment(self, key: Secret) -> dict[str, str]:
         # Waiting threads that spin would share two busy cores badly: the engine's own default falls to a tenth there.
-        added = {KEY_VARIABLE: key.reveal(), "OMP_WAIT_POLICY": "passive"}
+        added = {KEY_VARIABLE: key.reveal(), "OMP_WAIT_POLICY": "passive", **own_variables(self._environ)}
         return child_environment(self._environ, ENGINE_VARIABLES) | added
 
 
@@ -288,10 +313,6 @@ async def _listening(child: Child) -> str:
     except TimeoutError:
         raise EngineGone(f"not ready after {LOAD_S:.0f} s") from None
     raise EngineGone(_last_words(child))
-
-
-def _progress(line: str) -> DownloadProgress:
-    return DownloadProgress(**json.loads(line))
 
 
 def _last_words(child: Child) -> str:

@@ -1,17 +1,19 @@
 """The provider of the embedded model: an ordinary one, wrapped in what a model this small needs.
 
 Measured with the real model: it fills in every optional argument it is shown with nonsense, calls tools for "hi"
-until it has seen how it is done, forgets that behind a long history, and writes some calls as bare JSON. So it is
-shown required arguments only, a short example conversation and the last turns, and a text that is nothing but a call
-of an offered tool becomes that call. What must stay true: nothing of this is stored in the history, and text of
-others cannot open a turn of its own.
+until it has seen how it is done, forgets that behind a long history, repeats the marker of a turn that failed, and
+writes some calls as bare JSON. So it is shown required arguments only, a short example conversation and the last turns
+that were answered, and a text that is nothing but a call of an offered tool becomes that call. What must stay
+true: nothing of this is stored in the history, and text of others cannot open a turn of its own.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import replace
+from itertools import chain, pairwise
 
+from fermix.agent.markers import UNANSWERED
 from fermix.agent.model import (
     AssistantMessage,
     ChatMessage,
@@ -96,7 +98,7 @@ class LocalProvider:
 
 
 def for_small_model(request: ChatRequest) -> ChatRequest:
-    """Show required arguments only, the examples and the last turns; take control words out of all text."""
+    """Show required arguments only, the examples and the last answered turns; take control words out of all text."""
     offered = {tool.name for tool in request.tools}
     examples = EXAMPLES if offered >= EXAMPLE_TOOLS else ()
     return replace(
@@ -146,8 +148,11 @@ class _Held:
 
 
 def _recent(messages: tuple[ChatMessage, ...]) -> tuple[ChatMessage, ...]:
+    """Return the last turns, this one included, without those that ended in a marker: it would be said again."""
     starts = [index for index, message in enumerate(messages) if isinstance(message, UserMessage)]
-    return messages[starts[-RECENT_TURNS] :] if len(starts) > RECENT_TURNS else messages
+    turns = [messages[start:end] for start, end in pairwise((*starts, len(messages)))]
+    answered = [turn for turn in turns if not (isinstance(turn[-1], AssistantMessage) and turn[-1].text in UNANSWERED)]
+    return tuple(chain.from_iterable(answered[-RECENT_TURNS:]))
 
 
 def _required_only(tool: ToolSchema) -> ToolSchema:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fermix.native.child import child_environment
+from fermix.native.program import own_variables
 
 ALLOWED_NAMES = ("PATH", "HOME", "USER", "LANG", "SHELL", "TMPDIR", "LC_*")
 OWN_NAMES = (*ALLOWED_NAMES, "XDG_CACHE_HOME")  # there the frozen program is unpacked already
@@ -25,4 +26,4 @@ def command_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 def own_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the whole environment of our own program, where a tool runs it in a process of its own."""
-    return child_environment(environ, OWN_NAMES)
+    return {**child_environment(environ, OWN_NAMES), **own_variables(environ)}

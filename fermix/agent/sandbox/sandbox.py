@@ -10,6 +10,7 @@ import errno
 import os
 import stat
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,11 +45,10 @@ class Place:
         """Return a descriptor for reading a regular file. Raises: OutsideSandbox, IsADirectoryError, OSError."""
         flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
         descriptor = open_beneath(self.root, self.path.relative_to(self.root), flags)
-        try:
+        with ExitStack() as undo:
+            undo.callback(os.close, descriptor)
             self._check_file(os.fstat(descriptor))
-        except BaseException:
-            os.close(descriptor)
-            raise
+            undo.pop_all()
         return descriptor
 
     def _check_file(self, state: os.stat_result) -> None:

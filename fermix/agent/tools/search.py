@@ -20,7 +20,6 @@ from fermix.agent.sandbox.walk import Pieces, walk
 from fermix.agent.turn import Turn
 from fermix.errors import OutsideSandbox
 from fermix.native.child import Limits, run_child
-from fermix.native.program import OWN_FOLDER
 from fermix.native.sweep import die_with_parent
 from fermix.trust import PolicyClass
 from fermix.workers import Workers
@@ -110,7 +109,7 @@ class Searcher:
         place = await self._workers.run(self._sandbox.find, turn, query.shown)
         finished = await run_child(
             [*self._program, "_search"],
-            cwd=OWN_FOLDER,
+            cwd=Path("/"),  # it opens by the whole path that it is sent
             env=self._sandbox.own_environment,
             stdin=encode_request(place, query),
             limits=Limits(timeout_s=query.timeout_s),

@@ -20,6 +20,7 @@ from fermix.protocol.ask import (
 
 DEFAULT_TIMEOUT_S = 300.0  # as the original: reference 3, section 7.6
 MAX_ATTACHMENT_BYTES = 20 * 1024 * 1024
+MAX_ATTACHMENTS = 16  # as many descriptors as the daemon takes with one message
 STOP_WAIT_S = 5.0
 
 
@@ -97,6 +98,8 @@ def _prompt(options: argparse.Namespace) -> str:
             parts.append(sys.stdin.buffer.read().decode("utf-8"))
         except UnicodeDecodeError as error:
             raise Unfit("standard input is not UTF-8 text; pass files with --attach") from error
+    if len(options.attach) > MAX_ATTACHMENTS:
+        raise Unfit(f"at most {MAX_ATTACHMENTS} files can be attached, got {len(options.attach)}")
     text = "\n\n".join(part for part in parts if part.strip())
     if not text and not options.attach:
         raise Unfit("the question is empty")
@@ -149,7 +152,7 @@ def _converse(
             options.session, "daemon_gone", "the daemon ended before it answered; start it and ask again"
         )
     except LineTooLong as error:
-        return printer.failed(options.session, "too_long", f"{error}; put long text in a file and use --attach")
+        return printer.failed(options.session, "too_long", f"{error}; save it as a file and ask about its path")
     except RequestFailed as error:
         return printer.failed(options.session, "refused", str(error))
     return printer.finish(answer)

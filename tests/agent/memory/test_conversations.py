@@ -13,9 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fermix.agent.markers import STOPPED
 from fermix.agent.memory import Conversations, ConversationSummary, Entry, Note
 from fermix.agent.memory import conversations as module
-from fermix.agent.memory.history import UNANSWERED
 from fermix.agent.model import AssistantMessage, Image, Reasoning, ToolCall, ToolMessage, UserMessage
 from fermix.errors import NeedsOperator
 from fermix.events import ConversationChanged, Events
@@ -210,7 +210,7 @@ async def test_a_running_turn_is_not_taken_for_a_dead_one(world: World, monkeypa
         await conversations.history(OTHER)  # pushes the first out of memory
 
         assert await conversations.entries(KEY, 500) == (Entry("user", "a", START),)
-        assert (await conversations.history(KEY))[-1] == AssistantMessage(UNANSWERED)
+        assert (await conversations.history(KEY))[-1] == AssistantMessage(STOPPED)
 
 
 async def test_two_first_touches_at_once_load_one_conversation(world: World):
@@ -298,7 +298,7 @@ async def test_a_row_that_cannot_be_read_costs_only_itself(world: World, caplog:
     async with world.open() as conversations:
         history = await conversations.history(KEY)
 
-        assert history == (UserMessage("a"), AssistantMessage(UNANSWERED), UserMessage("c"), AssistantMessage("d"))
+        assert history == (UserMessage("a"), AssistantMessage(STOPPED), UserMessage("c"), AssistantMessage("d"))
         assert "history row 2 left out" in caplog.text
 
 

@@ -11,15 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fermix.agent.memory.history import (
-    BEGINNING,
-    NOT_RUN,
-    UNANSWERED,
-    Entry,
-    entries,
-    is_dangling,
-    sendable,
-)
+from fermix.agent.markers import BEGINNING, NOT_RUN, STOPPED
+from fermix.agent.memory.history import Entry, entries, is_dangling, sendable
 from fermix.agent.memory.rows import Note, Row
 from fermix.agent.model import AssistantMessage, ChatMessage, Reasoning, ToolCall, ToolMessage, UserMessage
 from tests.agent.memory.items import AT, histories, rows_of
@@ -169,9 +162,9 @@ def test_an_interrupted_batch_is_closed_with_not_run_results():
         ToolMessage(ONE.id, ONE.name, NOT_RUN, False),
         result(TWO),
         ToolMessage(THREE.id, THREE.name, NOT_RUN, False),
-        AssistantMessage(UNANSWERED),
+        AssistantMessage(STOPPED),
         UserMessage("b"),
-        AssistantMessage(UNANSWERED),
+        AssistantMessage(STOPPED),
     )
 
 
@@ -234,7 +227,7 @@ def test_a_blank_row_in_an_old_file_is_not_replayed():
     """Reference 3, section 12, kind 5: one blank row made a provider refuse every later turn."""
     rows = [Row(UserMessage("a"), AT), Row(AssistantMessage(" "), AT), Row(UserMessage("\n"), AT), Row(Note(""), AT)]
 
-    assert sendable(rows) == (UserMessage("a"), AssistantMessage(UNANSWERED))
+    assert sendable(rows) == (UserMessage("a"), AssistantMessage(STOPPED))
 
 
 def test_an_empty_history_sends_nothing():

@@ -19,7 +19,7 @@ from fermix.agent.providers.local_files import LocalFiles
 from fermix.clock import Clock
 from fermix.config.model import LocalModelSettings
 from fermix.errors import NeedsOperator, Unavailable
-from fermix.events import DownloadProgress, Events, ServiceState
+from fermix.events import DownloadProgress, EventQueue, Events, ServiceState
 from fermix.fetch import Artifact
 from fermix.supervisor import OUTSIDE, Supervisor
 from tests.fakes.clock import ManualClock
@@ -211,13 +211,58 @@ async def test_fetch_tells_how_it_goes_and_ends_ready(tmp_path: Path) -> None:
         async with _supervised(model, events, ManualClock()):
             model.fetch()
             assert model.status["state"] == "fetching"
-            seen: list[DownloadProgress] = []
-            while not seen or seen[-1].state != "done":
-                if isinstance(event := (await news.get()).event, DownloadProgress):
-                    seen.append(event)
+            seen = [await _next_step(news)]
+            while seen[-1].state != "done":
+                seen.append(await _next_step(news))
             await model.endpoint()
 
-    assert seen == [DownloadProgress("m.gguf", 1, 4, "running"), DownloadProgress("m.gguf", 4, 4, "done")]
+    assert [(step.done_bytes, step.total_bytes, step.state) for step in seen] == [
+        (1, 4, "running"),
+        (4, 4, "running"),
+        (4, 4, "done"),
+    ]
+
+
+async def test_model_and_engine_are_one_download_that_ends_once(tmp_path: Path) -> None:
+    """The bar shows both files, and that the first is here is not told as the end."""
+    clock = ManualClock()
+    events = Events(clock)
+    engine = Artifact("engine-1-any.whl", 6, "", "http://127.0.0.1:1/engine-1-any.whl")
+    files = LocalFiles(tmp_path, Artifact("m.gguf", 4, "", "http://127.0.0.1:1/m.gguf"), engine, ())
+    environ = {**os.environ, "FERMIX_FAKE_ENGINE": "both"}
+    model = EmbeddedModel(LocalModelSettings(idle_s=600), files, PROGRAM, environ, events, clock)
+    with events.subscribe(10) as news:
+        async with _supervised(model, events, clock):
+            model.fetch()
+            seen = [await _next_step(news)]
+            while seen[-1].state != "done":
+                seen.append(await _next_step(news))
+            assert model.status["state"] == "ready"
+
+    assert [(step.done_bytes, step.total_bytes, step.state) for step in seen] == [
+        (1, 10, "running"),
+        (4, 10, "running"),
+        (4, 10, "verifying"),
+        (10, 10, "running"),
+        (10, 10, "done"),
+    ]
+
+
+async def test_end_of_a_fetch_is_told_when_the_status_knows_it(tmp_path: Path) -> None:
+    """A client asks for the status as soon as it hears of the end, and hears nothing after it."""
+    model, events = _model(tmp_path, ManualClock(), here=False)
+    with events.subscribe(10) as news:
+        async with _supervised(model, events, ManualClock()):
+            model.fetch()
+            while (await _next_step(news)).state != "done":
+                pass
+            assert model.status["state"] == "ready"
+
+
+async def _next_step(news: EventQueue) -> DownloadProgress:
+    while not isinstance(event := (await news.get()).event, DownloadProgress):
+        pass
+    return event
 
 
 async def test_failed_fetch_is_kept_as_the_reason(tmp_path: Path) -> None:
@@ -226,10 +271,8 @@ async def test_failed_fetch_is_kept_as_the_reason(tmp_path: Path) -> None:
     with events.subscribe(10) as news:
         async with _supervised(model, events, ManualClock()):
             model.fetch()
-            while not (isinstance(event := (await news.get()).event, DownloadProgress) and event.state == "failed"):
+            while (await _next_step(news)).state != "failed":
                 pass
-            while model.status["state"] == "fetching":
-                await asyncio.sleep(0)
             assert model.status["state"] == "failed"
             with pytest.raises(NeedsOperator, match="no network: bring the file"):
                 await model.endpoint()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from fermix.agent.markers import DIED, FAILED, STOPPED
 from fermix.agent.model import (
     AssistantMessage,
     ChatRequest,
@@ -94,6 +95,21 @@ def test_last_three_turns_are_in_view_whole() -> None:
     shown = for_small_model(ChatRequest((), history)).messages
 
     assert shown == history[4:]
+
+
+def test_turns_that_ended_in_a_marker_are_left_out_whole() -> None:
+    """It answered 3 of 3 questions with "[failed before an answer]" where one stood before them."""
+    call = ToolCall("a" * 9, "shell", {"command": "date"})
+    result = ToolMessage(call.id, "shell", "Monday", ok=True)
+    answered = (UserMessage("a"), AssistantMessage("", (call,)), result, AssistantMessage("Monday."))
+    failed = (UserMessage("b"), AssistantMessage(FAILED))
+    stopped = (UserMessage("c"), AssistantMessage("", (call,)), result, AssistantMessage(STOPPED))
+    died = (UserMessage("d"), AssistantMessage(DIED))
+    asked = (UserMessage(FAILED),)
+
+    shown = for_small_model(ChatRequest((), (*answered, *failed, *stopped, *died, *asked)))
+
+    assert shown.messages == (*answered, *asked)
 
 
 def test_file_cannot_open_a_turn_of_its_own() -> None:

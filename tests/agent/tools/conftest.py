@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from fermix.agent.turn import Turn
 from fermix.clock import SystemClock
 from fermix.events import Events
 from fermix.home import Home
+from fermix.native.program import own_program
 from fermix.native.sweep import become_subreaper, children
 from fermix.workers import Workers
 from tests.fakes.clock import ManualClock
@@ -75,7 +75,7 @@ def toolbox(tmp_path: Path) -> Iterator[Toolbox]:
     before = open_descriptors(), children()
     clock = ManualClock()
     policy = Policy(sandbox, home, {"sandbox": SandboxSettings}, workers, clock)
-    yield Toolbox(home, ToolDeps(sandbox, workers, policy, Approvals(clock), (sys.executable, "-m", "fermix")))
+    yield Toolbox(home, ToolDeps(sandbox, workers, policy, Approvals(clock), own_program({})))
     workers.close()
     assert (open_descriptors(), children()) == before
 
