@@ -23,7 +23,7 @@ from fermix.config.secret_store import open_store
 from fermix.daemon.health import HealthBoard
 from fermix.daemon.http import HttpServer
 from fermix.events import Events
-from fermix.gateway import Authorizer, Gateway
+from fermix.gateway import Access, Authorizer, Gateway
 from fermix.gateway.section import ChannelSpec
 from fermix.home import Home
 from fermix.net import Net
@@ -133,9 +133,10 @@ class Control:
 
     def channels(self) -> Channels:
         """Tell which channels are configured and who was denied."""
-        denied = self._parts.authorizer.denied()
+        authorizer = self._parts.authorizer
+        denied = authorizer.denied()
         return {
-            "channels": [_channel_row(spec, self._config) for spec in CHANNELS],
+            "channels": [_channel_row(spec, self._config, authorizer.access(spec.name)) for spec in CHANNELS],
             "denied": [
                 {"channel": row.channel, "sender": row.sender, "name": row.name, "at": row.at.isoformat(),
                  "times": row.times}
@@ -150,8 +151,8 @@ class Control:
         return list(self._config.environment)
 
 
-def _channel_row(spec: ChannelSpec, config: Config) -> ChannelRow:
-    settings, access = config.section(spec.section, spec.settings), spec.access(config)
+def _channel_row(spec: ChannelSpec, config: Config, access: Access | None) -> ChannelRow:
+    settings, access = config.section(spec.section, spec.settings), access or Access(local=False)
     problems = ["this version cannot connect to it yet"] if settings.enabled else []
     if settings.enabled and access.owner is None and not access.listed:
         problems.insert(0, "everybody is denied, since neither owner nor list is set")

@@ -77,6 +77,10 @@ class Authorizer:
         """Take the rules of a new configuration; the next message is judged by them."""
         self._channels = channels
 
+    def access(self, channel: str) -> Access | None:
+        """Return the rules of a channel, None when it is unknown."""
+        return self._channels.get(channel)
+
     def resolve(self, message: Message) -> Authorization | Denial:
         """Judge the sender of a message, an edit, a reaction, a button, a file or a join."""
         access = self._channels.get(message.channel)
