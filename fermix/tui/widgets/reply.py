@@ -5,7 +5,6 @@ Foreign text is never markup: HTML is shown as it was written, a link is copied 
 
 from __future__ import annotations
 
-from markdown_it import MarkdownIt
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
@@ -14,6 +13,7 @@ from textual.widgets.markdown import MarkdownBlock, MarkdownFence
 
 from fermix.tui.blocks import ReplyBlock
 from fermix.tui.host import host_of
+from fermix.tui.parser import make_parser
 from fermix.tui.visible import exact, prose
 
 HIGHLIGHTED_CHARS = 3_000  # about 10 ms; a longer listing stays plain, so that typing never waits for it
@@ -37,7 +37,7 @@ class ReplyText(Markdown):
         return Listing if block_name in ("fence", "code_block") else super().get_block_class(block_name)
 
     def __init__(self, text: str) -> None:
-        super().__init__(text, parser_factory=_parser, open_links=False)
+        super().__init__(text, parser_factory=make_parser, open_links=False)
 
     def on_markdown_link_clicked(self, event: Markdown.LinkClicked) -> None:
         event.stop()
@@ -82,10 +82,6 @@ class Reply(Vertical):
             await self.query_one(ReplyText).append(text[len(self._shown) :])
         else:
             await self.query_one(ReplyText).update(text)
-
-
-def _parser() -> MarkdownIt:
-    return MarkdownIt("gfm-like", {"html": False})
 
 
 def _is_costly(text: str) -> bool:
