@@ -19,7 +19,7 @@ from fermix.agent.approvals import Approvals, Origin, Seam
 from fermix.agent.sandbox import Policy
 from fermix.agent.turn import Turn
 from fermix.clock import Clock
-from fermix.events import Events, MessageReceived, MessageSettled, preview
+from fermix.events import Events, MessageReceived, MessageSettled, ServiceState, preview
 from fermix.gateway.answer import BROKEN, Agent, Answer, TurnServices
 from fermix.gateway.authorize import Authorization, Authorizer, Denial
 from fermix.gateway.channel import Channel, StreamTier
@@ -75,6 +75,7 @@ class Gateway:
         self._group = group
         self._intakes: set[asyncio.Task[None]] = set()
         self._closing = False
+        self._ledger_problem = ""
         self._turns = TurnServices(rooms.agent, rooms.ledger, rooms.events, rooms.clock)
         self._replies = ReplyServices(rooms.ledger, rooms.events, rooms.clock)
         self.lanes = Lanes(group, rooms.events)
@@ -176,14 +177,22 @@ class Gateway:
         try:
             entry = await self._rooms.ledger.accept(message, verdict.trust)
         except Exception as error:  # the adapter's to handle: nothing was accepted
+            self._judge_ledger(str(error))
             if not received.done():
                 received.set_exception(error)
             return
+        self._judge_ledger("")
         accepted = None if entry is None else self._admit(message, verdict, entry, channel)
         if not received.done():
             received.set_result(None)
         if accepted is not None:
             await self._prepare(accepted)
+
+    def _judge_ledger(self, problem: str) -> None:
+        """Tell whoever watches when messages can no longer be taken, and when they can again."""
+        if problem != self._ledger_problem:
+            self._ledger_problem = problem
+            self._rooms.events.emit(ServiceState("ledger", "down" if problem else "up", problem))
 
     def _admit(self, message: Message, sender: Authorization, entry: Entry, channel: Channel) -> Accepted:
         """Fix the order: from here on the message has its place."""

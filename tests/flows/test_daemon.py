@@ -209,7 +209,7 @@ def test_a_setting_that_waits_for_a_restart_is_told_until_it_is_undone(product: 
     config = product.home / "config.toml"
     before = config.read_text(encoding="utf-8")
     connection = Connection(str(product.home / "daemon.sock"), client="test")
-    config.write_text(f"{before}\n[sandbox]\nmode = 'strict'\n", encoding="utf-8")
+    config.write_text(f"{before}\n[fermix_core.traces]\ncontent = true\n", encoding="utf-8")
     told = [connection.request("config.reload", {})["restart_required"] for _ in range(2)]
     waiting = product.get("/health/ready")[1]
     config.write_text(before, encoding="utf-8")
@@ -217,8 +217,8 @@ def test_a_setting_that_waits_for_a_restart_is_told_until_it_is_undone(product: 
     connection.close()
     quiet = product.get("/health/ready")[1]
 
-    assert (told, undone) == ([["sandbox"], ["sandbox"]], [])
-    assert (waiting["restart_required?"], waiting["restart_reasons"]) == (True, ["[sandbox] was changed"])
+    assert (told, undone) == ([["fermix_core.traces"], ["fermix_core.traces"]], [])
+    assert (waiting["restart_required?"], waiting["restart_reasons"]) == (True, ["[fermix_core.traces] was changed"])
     assert (quiet["restart_required?"], quiet["restart_reasons"]) == (False, [])
 
 
