@@ -36,6 +36,7 @@ log = logging.getLogger(__name__)
 EMPTY = "Your message looks empty — send some text or media I can read."
 RESTARTING = "I'm restarting — please send your message again in a moment."
 FULL = "Too many messages wait for me here. Please send this one again when I have answered some of them."
+NO_REQUEST = frozenset({"reaction", "join"})  # authorized like all, but nothing is asked of us
 REQUIRED = ("id", "channel", "chat_id", "reply_target")
 DRAIN_S = 6.0  # running turns may end by themselves before a shutdown leaves them; the whole shutdown has 10 s
 
@@ -104,6 +105,8 @@ class Gateway:
                 "denied (%s): sender %r named %r in chat %r on channel %r",
                 verdict.reason, message.sender.id, message.sender.name, message.chat_id, message.channel,
             )  # fmt: skip
+            return
+        if message.kind in NO_REQUEST:
             return
         received: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._start(self._intake(message, verdict, channel, received), message)
