@@ -111,8 +111,8 @@ class DraftStream:
         except ChannelUnavailable as error:
             log.info("a draft could not be written: %s", error)
             self._failures += error.retry_after_s is None
-            if self._live is None and error.landed:
-                self._frozen = True
+            if error.landed:  # nobody knows what the draft shows now, nor the id of one that was to open
+                self._shown, self._frozen = "", self._frozen or self._live is None
         if self._writes >= MOST_WRITES or self._failures >= MOST_FAILURES:
             self._frozen = True
 
