@@ -59,7 +59,7 @@ class OutsideSandbox(Refused):
     """A path lies outside every allowed root, or inside a protected one."""
 
     def __init__(self, path: str, reason: str) -> None:
-        super().__init__(f"{path!r}: {reason}", user_text=f"{path}: {reason}")
+        super().__init__(f"{path!r}: {reason}", user_text=f"I may not look into {path}: {reason}")
         self.path = path
         self.reason = reason
 

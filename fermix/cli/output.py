@@ -13,9 +13,12 @@ def wrong_use(verb: str, problem: str) -> int:
     return 2
 
 
-def failed(verb: str, problem: str) -> int:
+def failed(verb: str, problem: str, *, as_json: bool = False) -> int:
     """Say why a verb could not do its work; returns exit code 1."""
-    print(f"fermix {verb}: {problem}", file=sys.stderr)
+    if as_json:
+        print_json({"status": "error", "error": "failed", "message": problem})
+    else:
+        print(f"fermix {verb}: {problem}", file=sys.stderr)
     return 1
 
 

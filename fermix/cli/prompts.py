@@ -22,15 +22,17 @@ from fermix.setup.questions import (
     find_spec,
     read_answer,
 )
+from fermix.setup.trial import why_not
 from fermix.setup.wizard import Answers, Wizard
 
 MAX_TRIES = 3
 
 
 def ask_person(wizard: Wizard, store: StoreKind | None, *, skip_probe: bool) -> tuple[Answers, Probe | None]:
-    """Ask until everything is known and tried. Raises: NeedsOperator when no key is accepted."""
+    """Ask until everything is known and tried. Raises: NeedsOperator when no answer can be used."""
     provider = _ask(ask_provider(wizard.files, wizard.provider))
     if provider == LOCAL_ID:
+        wizard.check(Answers(LOCAL_ID))
         return Answers(LOCAL_ID, secret_store=store), None
     spec = find_spec(provider)
     for _ in range(MAX_TRIES):
@@ -38,10 +40,13 @@ def ask_person(wizard: Wizard, store: StoreKind | None, *, skip_probe: bool) -> 
         key = Secret(connection["key"]) if connection.get("key") else None
         base_url = connection.get("base_url")
         found = None if skip_probe else _try(wizard, spec, base_url, key)
-        if found is None or found.outcome != "rejected":
+        if found is None or not why_not(spec, found):
             model = _ask(ask_model(spec, wizard.kept(spec), () if found is None else found.models))
             return Answers(provider, base_url, key, model, store), found
-    raise NeedsOperator(f"{spec.label} refused {MAX_TRIES} keys", advice="nothing was saved; make a new key there")
+    raise NeedsOperator(
+        f"{MAX_TRIES} tries at {spec.label} failed; nothing was saved",
+        advice="mend what it said above, or save without trying with `fermix setup --skip-probe`",
+    )
 
 
 def _try(wizard: Wizard, spec: ProviderSpec, base_url: str | None, key: Secret | None) -> Probe:

@@ -7,7 +7,7 @@ before it stays as config.toml.previous, and a file that somebody else changed m
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import TypeAlias, TypeGuard
 
@@ -23,7 +23,7 @@ from fermix.home import Home, write_atomic
 Key: TypeAlias = tuple[str, ...]
 Value: TypeAlias = str | int | float | bool | tuple[str, ...]
 Changes: TypeAlias = Mapping[Key, Value | None]
-"""New values by key path, e.g. {("fermix_web", "port"): 4040}; None removes the key."""
+"""New values by key path, e.g. {("fermix_web", "port"): 4040}; None removes the key, or the whole section."""
 
 NewTable: TypeAlias = Callable[[bool], MutableMapping[str, object]]
 """Makes an empty table; the flag says that it only holds other tables."""
@@ -90,7 +90,7 @@ def rewrite(data: bytes, changes: Changes, path: Path) -> bytes:
         changed = tomlkit.dumps(document)
     except (TOMLKitError, ValueError) as error:
         raise ConfigError(f"cannot be edited: {error}", path=str(path)) from error
-    if parse(changed, path) != expected:
+    if not _same(parse(changed, path), expected, changes):
         raise ConfigError("is laid out in a way that cannot be edited safely; change it by hand", path=str(path))
     if "\r\n" in text and not re.search(r"(?<!\r)\n", text):
         changed = re.sub(r"(?<!\r)\n", "\r\n", changed)
@@ -115,6 +115,24 @@ def _put(document: MutableMapping[str, object], key: Key, value: Value | None, n
         table.pop(last, None)
     else:
         table[last] = list(value) if isinstance(value, tuple) else value
+
+
+def _same(written: Table, expected: Table, changes: Changes) -> bool:
+    """Compare; a section that only held what was removed may stay or go."""
+    for table in (written, expected):
+        for *sections, _ in (key for key, value in changes.items() if value is None):
+            _drop_empty(table, sections)
+    return written == expected
+
+
+def _drop_empty(table: MutableMapping[str, object], sections: Sequence[str]) -> None:
+    if not sections:
+        return
+    inner = table.get(sections[0])
+    if _is_table(inner):
+        _drop_empty(inner, sections[1:])
+        if not inner:
+            del table[sections[0]]
 
 
 def _is_table(value: object) -> TypeGuard[MutableMapping[str, object]]:

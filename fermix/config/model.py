@@ -12,13 +12,16 @@ import zoneinfo
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from fermix.config.secrets import Secret
 
 S = TypeVar("S", bound=BaseModel)
+
+MAX_LINE_CHARS = 200
+MAX_ADDRESS_CHARS = 2_000
 
 
 class Settings(BaseModel):
@@ -29,8 +32,8 @@ class Settings(BaseModel):
 
 def check_line(text: str) -> str:
     """Return one line of printable text unchanged. Raises: ValueError."""
-    if not text.strip() or not text.isprintable():
-        raise ValueError("must be one line of printable text")
+    if not text.strip() or not text.isprintable() or len(text) > MAX_LINE_CHARS:
+        raise ValueError(f"must be one line of printable text, at most {MAX_LINE_CHARS} characters")
     return text
 
 
@@ -58,13 +61,13 @@ def _time_zone(name: str) -> str:
 
 def check_web_address(text: str) -> str:
     """Return an http or https address unchanged, for `base_url` fields of rooms. Raises: ValueError."""
-    if not re.fullmatch(r"https?://[^\s/?#@]+(/[^\s?#]*)?", text):
+    if not re.fullmatch(r"https?://[^\s/?#@]+(/[^\s?#]*)?", text) or len(text) > MAX_ADDRESS_CHARS:
         raise ValueError("must be an http:// or https:// address without a query or a password")
     return text
 
 
-Line = Annotated[str, Field(max_length=200), AfterValidator(check_line)]
-WebAddress = Annotated[str, Field(max_length=2_000), AfterValidator(check_web_address)]
+Line = Annotated[str, AfterValidator(check_line)]
+WebAddress = Annotated[str, AfterValidator(check_web_address)]
 
 
 class AgentSettings(Settings):
@@ -87,12 +90,20 @@ class LocalModelSettings(Settings):
     """`[fermix_core.local_model]`: the embedded default."""
 
     enabled: bool = True
+    primary: bool = False
+    """Asked first. Otherwise it answers only while no provider is configured."""
     mirror: WebAddress | None = None
     """Where its files are fetched instead of from their own release."""
     threads: Annotated[int, Field(ge=1, le=256)] | None = None
     """None lets the engine choose."""
     idle_s: Annotated[int, Field(ge=1, le=604_800)] = 600
     """Unloaded after so many seconds without a request."""
+
+    @model_validator(mode="after")
+    def _is_on_when_primary(self) -> Self:
+        if self.primary and not self.enabled:
+            raise ValueError("the local model cannot be primary while enabled = false")
+        return self
 
 
 class TraceSettings(Settings):

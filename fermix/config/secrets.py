@@ -114,9 +114,9 @@ _known = _KnownValues()
 
 def _check_header_text(value: str) -> None:
     if not value.strip():
-        raise ValueError("must not be blank")
+        raise ValueError("a key must not be blank")
     if not value.isascii() or not value.isprintable() or " " in value:
-        raise ValueError("must be printable ASCII without spaces")
+        raise ValueError("a key must be printable ASCII without spaces")
 
 
 def _spellings(value: str) -> frozenset[str]:

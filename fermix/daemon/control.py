@@ -18,7 +18,7 @@ from fermix.agent.registry import CapabilityRegistry
 from fermix.agent.sandbox import Policy
 from fermix.channels.catalog import CHANNELS, access_rules, stream_tiers
 from fermix.clock import Clock
-from fermix.config.model import Config
+from fermix.config.model import Config, LocalModelSettings
 from fermix.config.secret_store import open_store
 from fermix.daemon.health import HealthBoard
 from fermix.daemon.http import HttpServer
@@ -27,14 +27,14 @@ from fermix.gateway import Access, Authorizer, Gateway
 from fermix.gateway.section import ChannelSpec
 from fermix.home import Home
 from fermix.net import Net
-from fermix.protocol.methods import ChannelRow, Channels, LocalModel, ProviderRow, Reloaded
+from fermix.protocol.methods import ChannelRow, Channels, LocalRow, ProviderRow, Reloaded
+from fermix.setup.readiness import HERE, judge
 from fermix.setup.sections import load_config
 from fermix.workers import Workers
 
 log = logging.getLogger(__name__)
 
 NEED_RESTART = ("fermix_core", "fermix_core.local_model", "fermix_core.traces", "fermix_web")
-HERE = frozenset({"ready", "loaded"})  # states of the local model in which it can answer
 
 
 def read_candidates(home: Home, config: Config) -> tuple[Candidate, ...]:
@@ -47,6 +47,14 @@ def prompt_settings(config: Config) -> PromptSettings:
     return PromptSettings(config.core.agent, config.core.personalization)
 
 
+def _read_at_start(config: Config, name: str) -> object:
+    """Return what of a section waits for a restart; who answers does not."""
+    section = config.sections[name]
+    if isinstance(section, LocalModelSettings):
+        return section.mirror, section.threads, section.idle_s
+    return section
+
+
 class Routes:
     """The chain of providers in use. Replaced whole on a reload; a running turn keeps the one it began with."""
 
@@ -55,12 +63,17 @@ class Routes:
         self._embedded = embedded
         self._events = events
         self._clock = clock
+        self._candidates: tuple[Candidate, ...] = ()
+        self._local = LocalModelSettings()
         self.router = Router((), (), clock, events)
 
-    def use(self, candidates: Sequence[Candidate], *, local: bool) -> None:
-        """Build the chain afresh; the embedded model stands in only while nothing is configured."""
-        stand_in = LocalProvider.of(self._embedded, self._net) if local else None
-        self.router = Router.build(candidates, stand_in, self._net, self._clock, self._events)
+    def use(self, candidates: Sequence[Candidate], local: LocalModelSettings) -> None:
+        """Build the chain afresh."""
+        self._candidates, self._local = tuple(candidates), local
+        embedded = LocalProvider.of(self._embedded, self._net) if local.enabled else None
+        self.router = Router.build(
+            candidates, embedded, self._net, self._clock, self._events, embedded_first=local.primary
+        )
 
     @property
     def current(self) -> str | None:
@@ -76,8 +89,11 @@ class Routes:
     def rows(self) -> list[ProviderRow]:
         return self.router.rows()
 
-    def local(self) -> LocalModel:
-        return self._embedded.status
+    def missing(self) -> list[str]:
+        return [failure.action for failure in judge(self._candidates, self._local, self._embedded.status).failures]
+
+    def local(self) -> LocalRow:
+        return {**self._embedded.status, "primary": self._local.primary}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,16 +127,16 @@ class Control:
 
     async def reload(self) -> Reloaded:
         """Read the configuration again. What is wrong is an answer, and the old configuration stays in use."""
-        parts = self._parts
+        parts, began_with = self._parts, self._began_with
         config = await parts.workers.run(load_config, self._home, self._environ)
         candidates = await parts.workers.run(read_candidates, self._home, config)
-        restart = [name for name in NEED_RESTART if config.sections[name] != self._began_with.sections[name]]
+        restart = [name for name in NEED_RESTART if _read_at_start(config, name) != _read_at_start(began_with, name)]
         await parts.policy.reread()
         self._config = config
         parts.health.waits_for_restart(restart)
         parts.authorizer.use(access_rules(config))
         parts.gateway.stream_as(stream_tiers(config))
-        parts.routes.use(candidates, local=config.core.local_model.enabled)
+        parts.routes.use(candidates, config.core.local_model)
         parts.agent.reconfigure(registry=parts.registry, router=parts.routes.router, settings=prompt_settings(config))
         log.info("configuration read again")
         return {"model": parts.routes.current, "restart_required": restart}

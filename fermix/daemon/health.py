@@ -14,10 +14,10 @@ from fermix import __version__
 from fermix.clock import Clock
 from fermix.events import EventQueue, Recorded, ServiceState
 from fermix.home import Home
-from fermix.protocol.methods import LocalModel, ProviderRow, ServiceRow
+from fermix.protocol.methods import LocalRow, ProviderRow, ServiceRow
 
 Overall = Literal["ready", "degraded", "setup_required"]
-NO_MODEL = "no model can answer: run `fermix setup`"
+TOO_EARLY = "the daemon is still starting"
 
 
 class Models(Protocol):
@@ -28,9 +28,13 @@ class Models(Protocol):
         """The route that would answer now, None when none can."""
         ...
 
+    def missing(self) -> list[str]:
+        """What has to be mended before anybody can answer, as setup judges it; nothing when somebody can."""
+        ...
+
     def rows(self) -> list[ProviderRow]: ...
 
-    def local(self) -> LocalModel: ...
+    def local(self) -> LocalRow: ...
 
 
 class HealthBoard:
@@ -67,7 +71,7 @@ class HealthBoard:
         ]
 
     def overall(self) -> Overall:
-        if self._models is None or self._models.current is None:
+        if self._missing():
             return "setup_required"
         broken = any(row["state"] != "up" for row in self.services())
         return "degraded" if broken else "ready"
@@ -75,8 +79,7 @@ class HealthBoard:
     def failures(self) -> list[str]:
         """One sentence for each thing that is missing or broken."""
         lost = [f"{row['service']}: {row['reason']}" for row in self.services() if row["state"] != "up"]
-        missing = [] if self._models and self._models.current else [NO_MODEL]
-        return [*missing, *lost]
+        return [*self._missing(), *lost]
 
     def report(self) -> dict[str, object]:
         """The body of GET /health/ready."""
@@ -106,6 +109,9 @@ class HealthBoard:
             "pid": os.getpid(),
             "timestamp": self._clock.now().isoformat(),
         }
+
+    def _missing(self) -> list[str]:
+        return self._models.missing() if self._models else [TOO_EARLY]
 
     def _state_of(self, service: str) -> str:
         down = any(row["service"] == service and row["state"] != "up" for row in self.services())

@@ -90,7 +90,7 @@ async def serve(start: Start) -> None:
         await house.enter_async_context(Supervisor(watchers, OURS, events, clock))
         embedded = _embedded(start, events, clock)
         routes = Routes(net, embedded, events, clock)
-        routes.use(start.candidates, local=config.core.local_model.enabled)
+        routes.use(start.candidates, config.core.local_model)
         health.watch_models(routes)
         sandbox = Sandbox(config[SandboxSettings], home, start.launch_folder, Path.home(), start.environ)
         policy, approvals = Policy(sandbox, home, SECTIONS, workers, clock), Approvals(clock)

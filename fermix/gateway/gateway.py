@@ -20,7 +20,7 @@ from fermix.agent.sandbox import Policy
 from fermix.agent.turn import Turn
 from fermix.clock import Clock
 from fermix.events import Events, MessageReceived, MessageSettled, ServiceState, preview
-from fermix.gateway.answer import BROKEN, Agent, Answer, TurnServices
+from fermix.gateway.answer import BROKEN, UNWRITTEN, Agent, Answer, TurnServices
 from fermix.gateway.authorize import Authorization, Authorizer, Denial
 from fermix.gateway.channel import Channel, StreamTier
 from fermix.gateway.command import Command, CommandContext, Conversations, is_attended, parse, why_refused
@@ -180,12 +180,14 @@ class Gateway:
         try:
             entry = await self._rooms.ledger.accept(message, verdict.trust)
         except Exception as error:  # the adapter's to handle: nothing was accepted
-            self._judge_ledger(str(error))
+            self._judge_ledger(str(error) or type(error).__name__)
             if not received.done():
                 received.set_exception(error)
             return
-        self._judge_ledger("")
-        accepted = None if entry is None else self._admit(message, verdict, entry, channel)
+        accepted = None
+        if entry is not None:
+            self._judge_ledger("")
+            accepted = self._admit(message, verdict, entry, channel)
         if not received.done():
             received.set_result(None)
         if accepted is not None:
@@ -224,6 +226,9 @@ class Gateway:
         """Answer with a sentence of our own and no turn."""
         if await accepted.replier.tell(sentence, outcome) != "left":
             self._settle(accepted, outcome, "" if outcome == "handled" else sentence)
+        else:  # it stays unfinished in the ledger; those behind it in the lane go on
+            accepted.slot.release()
+            self._tell_settled(accepted, UNWRITTEN)
 
     async def _command(self, command: Command, rest: str, accepted: Accepted) -> None:
         message, sender, replier, rooms = accepted.message, accepted.sender, accepted.replier, self._rooms
@@ -267,6 +272,9 @@ class Gateway:
     def _settle(self, accepted: Accepted, outcome: Outcome, error: str = "") -> None:
         accepted.slot.release()
         self._rooms.ledger.settle(accepted.entry, outcome)
+        self._tell_settled(accepted, error)
+
+    def _tell_settled(self, accepted: Accepted, error: str) -> None:
         shown = "failed" if error else "handled"
         self._rooms.events.emit(MessageSettled(accepted.message.key, accepted.message.id, shown, 0.0, error))
 

@@ -165,6 +165,12 @@ class LocalModel(TypedDict):
     detail: str
 
 
+class LocalRow(LocalModel):
+    """`primary`: it is asked first; otherwise only while no provider is configured."""
+
+    primary: bool
+
+
 class Status(TypedDict):
     """`status`. `overall` as in GET /health/ready: "ready", "degraded" or "setup_required"."""
 
@@ -176,7 +182,7 @@ class Status(TypedDict):
     http: str
     model: str | None
     providers: list[ProviderRow]
-    local_model: LocalModel
+    local_model: LocalRow
     services: list[ServiceRow]
     environment: list[str]
     turns_running: int

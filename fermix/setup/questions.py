@@ -22,6 +22,14 @@ OLLAMA = "ollama"
 SHOWN_MODELS = 12  # a provider may list hundreds; any other can be typed
 
 
+class WrongAnswer(ValueError):
+    """An answer cannot be used; `field` says to which question."""
+
+    def __init__(self, field: Field, message: str) -> None:
+        super().__init__(message)
+        self.field: Field = field
+
+
 @dataclass(frozen=True, slots=True)
 class Option:
     """One answer to choose. `note` says what it costs or needs."""
@@ -60,13 +68,12 @@ class Kept:
 
 
 def find_spec(provider: str) -> ProviderSpec:
-    """Return a provider of the catalog. Raises: ValueError naming the valid ones; the local model is none of them."""
+    """Return a provider of the catalog. Raises: WrongAnswer naming the valid ones; the local model is none of them."""
     for spec in PROVIDERS:
         if spec.id == provider:
             return spec
-    raise ValueError(
-        f"unknown provider {provider!r}; choose one of {', '.join((LOCAL_ID, *(s.id for s in PROVIDERS)))}"
-    )
+    valid = ", ".join((LOCAL_ID, *(spec.id for spec in PROVIDERS)))
+    raise WrongAnswer("provider", f"unknown provider {provider!r}; choose one of {valid}")
 
 
 def ask_provider(files: LocalFiles, default: str | None) -> Question:
@@ -110,20 +117,24 @@ def read_answer(question: Question, text: str) -> str:
         text = question.options[number - 1].value
     if question.closed and text not in {option.value for option in question.options}:
         raise ValueError(f"choose one of {', '.join(option.value for option in question.options)}, or its number")
-    _check(question.field, text)
+    check_text(question.field, text)
     return text
 
 
-def _check(field: Field, text: str) -> None:
-    match field:
-        case "provider":
-            return
-        case "base_url":
-            check_web_address(text)
-        case "key":
-            Secret(text)
-        case "model":
-            check_line(text)
+def check_text(field: Field, text: str) -> None:
+    """Look whether a text can be an answer at all. Raises: WrongAnswer."""
+    try:
+        match field:
+            case "provider":
+                return
+            case "base_url":
+                check_web_address(text)
+            case "key":
+                Secret(text)
+            case "model":
+                check_line(text)
+    except ValueError as error:
+        raise WrongAnswer(field, str(error)) from error
 
 
 def _ask_key(spec: ProviderSpec, kept: Kept) -> Question:

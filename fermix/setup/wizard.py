@@ -17,10 +17,13 @@ from fermix.agent.providers.settings import KeyedSettings, ProviderSettings
 from fermix.config.edit import ConfigEditor, Key, Value
 from fermix.config.secret_store import ProviderKey, SecretStore, StoreKind, find_key, open_store
 from fermix.config.secrets import Secret
+from fermix.errors import NeedsOperator
 from fermix.home import Home
-from fermix.setup.questions import Kept, find_spec
+from fermix.setup.questions import Kept, WrongAnswer, find_spec
 from fermix.setup.readiness import Readiness, check_readiness
 from fermix.setup.sections import SECTIONS, load_config
+
+LOCAL_SECTION = ("fermix_core", "local_model")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,15 @@ class Saved:
     notes: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """What a removal did. `model` is the route that answers now; None when nobody can, and a note says why."""
+
+    provider: str
+    model: str | None
+    notes: tuple[str, ...]
+
+
 class Wizard:
     """One run of setup over one home."""
 
@@ -59,7 +71,9 @@ class Wizard:
 
     @property
     def provider(self) -> str | None:
-        """The primary provider as saved; None when there is none."""
+        """The primary provider as saved, "local" for the local model; None when there is none."""
+        if self._saved.core.local_model.primary:
+            return LOCAL_ID
         primaries = self._primaries()
         return primaries[0].id if primaries else None
 
@@ -83,27 +97,28 @@ class Wizard:
         return given or self._saved_settings(spec).base_url or merged or spec.base_url or ""
 
     def check(self, answers: Answers) -> None:
-        """Look whether a provider could be asked with these answers. Raises: ValueError with a sentence."""
+        """Look whether a provider could be asked with these answers. Raises: WrongAnswer, NeedsOperator."""
         if answers.provider == LOCAL_ID:
+            self._check_local()
             return
         spec = find_spec(answers.provider)
         if spec.needs_key and self.key_for(spec, answers.key) is None:
-            raise ValueError(f"{spec.label} needs a key")
+            raise WrongAnswer("key", f"{spec.label} needs a key")
         if answers.key is not None and not issubclass(spec.settings, KeyedSettings):
-            raise ValueError(f"{spec.label} takes no key")
+            raise WrongAnswer("key", f"{spec.label} takes no key")
         if not self.base_url(spec, answers.base_url):
-            raise ValueError(f"{spec.label} needs an address (base_url)")
+            raise WrongAnswer("base_url", f"{spec.label} needs an address")
 
     def save(self, answers: Answers) -> Saved:
-        """Write the answers. Raises: ValueError with a sentence, ConfigError, NeedsOperator, Unavailable."""
+        """Write the answers. Raises: WrongAnswer, ConfigError, NeedsOperator, Unavailable."""
         self.check(answers)
         spec = None if answers.provider == LOCAL_ID else find_spec(answers.provider)
         if spec is not None and not self._model(spec, answers):
-            raise ValueError(f"{spec.label} needs the name of a model")
+            raise WrongAnswer("model", f"{spec.label} needs the name of a model")
         core = self._config.core.settings
         kind = answers.secret_store or core.secret_store
         store = self._store if kind == core.secret_store else open_store(self._home, kind, core.profile)
-        keys = {} if store is self._store else self._kept_keys()
+        keys: dict[str, Secret | None] = {} if store is self._store else {**self._kept_keys()}
         moved = tuple(keys)
         if spec is not None and answers.key is not None:
             keys[spec.id] = answers.key
@@ -114,6 +129,30 @@ class Wizard:
         self._read()
         model = None if spec is None else self._model(spec, answers)
         return Saved(answers.provider, model, self._key_from(spec), tuple(self._notes(spec)))
+
+    def remove(self, provider: str) -> Removed:
+        """Take out a provider's section and its key.
+
+        Raises: WrongAnswer when it is unknown, ConfigError, NeedsOperator when nothing is saved of it, Unavailable.
+        """
+        spec = find_spec(provider)
+        kept = self._store.get(spec.id)
+        if kept is None and spec.section not in self._saved.stated:
+            where = self._find(spec).origin
+            advice = f"unset {where}" if where == spec.key_variable else "see `fermix setup --print-state`"
+            raise NeedsOperator(f"nothing is saved for {spec.label}", advice=advice)
+        with _all_or_nothing(self._store, {spec.id: None}):
+            self._editor.apply({tuple(spec.section.split(".")): None})
+        self._read()
+        readiness = self.readiness()
+        left = [failure.action for failure in readiness.failures]
+        if self._find(spec).secret is not None:
+            left.append(f"{spec.label} stays usable with the key in {self._find(spec).origin}")
+        return Removed(spec.id, readiness.model, tuple(left))
+
+    def _check_local(self) -> None:
+        if self.files.unsupported:
+            raise NeedsOperator(self.files.unsupported, advice="choose a provider or a server of your own")
 
     def _read(self) -> None:
         self._config = load_config(self._home, self._environ)
@@ -140,11 +179,12 @@ class Wizard:
 
     def _changes(self, spec: ProviderSpec | None, answers: Answers, kind: StoreKind) -> dict[Key, Value | None]:
         changes: dict[Key, Value | None] = {_key(rival, "primary"): None for rival in self._primaries()}
+        changes[*LOCAL_SECTION, "primary"] = True if spec is None else None
         if kind != self._config.core.settings.secret_store:
             changes["fermix_core", "secret_store"] = kind
         if spec is None:
             if not self._config.core.local_model.enabled:
-                changes["fermix_core", "local_model", "enabled"] = True
+                changes[*LOCAL_SECTION, "enabled"] = True
             return changes
         changes[_key(spec, "primary")] = True
         changes[_key(spec, "base_url")] = self._written_base_url(spec, answers.base_url)
@@ -178,12 +218,15 @@ class Wizard:
 
     def _notes(self, spec: ProviderSpec | None) -> Iterator[str]:
         if spec is None:
-            rivals = [candidate.spec.label for candidate in find_candidates(self._config, self._store)]
-            if rivals:
-                yield f"{' and '.join(rivals)} is still configured and answers first; remove its section and its key"
+            for candidate in find_candidates(self._config, self._store):
+                if not candidate.problem:
+                    yield (
+                        f"{candidate.spec.label} stays configured and stands in when the local model fails; "
+                        f"`fermix setup --remove {candidate.spec.id}` takes it out"
+                    )
             if size_bytes := sum(artifact.size_bytes for artifact in self.files.missing()):
                 megabytes = f"{size_bytes / 1e6:.0f} MB"
-                yield f"its {megabytes} are fetched when it is first used, or now with `fermix model fetch`"
+                yield f"the first message fetches its {megabytes}, or `fermix model fetch` now"
             return
         found = self._find(spec)
         if found.origin == spec.key_variable:
@@ -197,22 +240,21 @@ def _key(spec: ProviderSpec, name: str) -> Key:
 
 
 @contextmanager
-def _all_or_nothing(store: SecretStore, keys: Mapping[str, Secret]) -> Generator[None]:
-    """Keep the keys while the rest is saved; put the old ones back when it cannot be."""
+def _all_or_nothing(store: SecretStore, keys: Mapping[str, Secret | None]) -> Generator[None]:
+    """Keep the keys, or forget those that are None, while the rest is saved; undo it when that cannot be."""
     before = {provider: store.get(provider) for provider in keys}
     saved = False
     try:
-        for provider, key in keys.items():
-            store.put(provider, key)
+        _put_all(store, keys)
         yield
         saved = True
     finally:
         if not saved:
-            _put_back(store, before)
+            _put_all(store, before)
 
 
-def _put_back(store: SecretStore, before: Mapping[str, Secret | None]) -> None:
-    for provider, key in before.items():
+def _put_all(store: SecretStore, keys: Mapping[str, Secret | None]) -> None:
+    for provider, key in keys.items():
         if key is None:
             store.remove(provider)
         else:

@@ -68,14 +68,17 @@ def _try_and_save(wizard: Wizard, answers: Answers) -> str:
     """Raises: NeedsOperator when the key is refused or the server is away, ValueError as the wizard."""
     from fermix.setup.probe import probe
     from fermix.setup.questions import ask_model, find_spec
+    from fermix.setup.trial import doubt, why_not
 
     spec = find_spec(answers.provider)
     found = probe(spec, wizard.base_url(spec, answers.base_url), wizard.key_for(spec, answers.key))
     if found.outcome == "rejected":
         raise NeedsOperator(found.detail, advice="check the key and paste it again")
     model = ask_model(spec, wizard.kept(spec), found.models).default
-    if model is None or (found.outcome != "accepted" and not spec.needs_key):
+    if model is None or why_not(spec, found):
         raise NeedsOperator(found.detail, advice="start the server with a model, then try again")
     saved = wizard.save(replace(answers, model=model))
-    doubt = [] if found.outcome == "accepted" else [f"{found.detail}; the first message will show whether it works"]
-    return ". ".join([f"{spec.label} answers with {saved.model}", *doubt, *saved.notes]) + "."
+    doubts = [] if found.outcome == "accepted" else [f"{found.detail}; the first message will show whether it works"]
+    if unlisted := doubt(spec, saved.model, found):
+        doubts.append(unlisted)
+    return ". ".join([f"{spec.label} answers with {saved.model}", *doubts, *saved.notes]) + "."

@@ -9,7 +9,16 @@ import pytest
 from fermix.agent.agent import FAILED, STOPPED
 from fermix.agent.capability import ToolContext
 from fermix.agent.memory import Conversations, Entry
-from fermix.agent.model import AssistantMessage, ChatRequest, Completion, JsonValue, ToolResult, Usage, UserMessage
+from fermix.agent.model import (
+    AssistantMessage,
+    ChatMessage,
+    ChatRequest,
+    Completion,
+    JsonValue,
+    ToolResult,
+    Usage,
+    UserMessage,
+)
 from fermix.agent.providers.provider import OnDelta
 from fermix.agent.registry import CapabilityRegistry
 from fermix.agent.turn import Cancelled, Completed, Failed
@@ -17,6 +26,7 @@ from fermix.config.load import load
 from fermix.config.model import CLOSED
 from fermix.errors import ConfigError
 from fermix.home import Home
+from fermix.message import ConversationKey
 from fermix.store import Database
 from tests.agent.conftest import World
 from tests.fakes.router import ScriptedRouter, calls, says
@@ -78,6 +88,24 @@ async def test_commit_of_a_cleared_conversation_writes_nothing(world: World) -> 
         await world.conversations.clear(make_turn().key)
         assert isinstance(outcome, Completed)
         await agent.commit(make_turn(), outcome)
+
+    assert await shown(world) == []
+
+
+async def test_question_of_a_conversation_that_is_cleared_meanwhile_is_not_stored(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reference 3, 9.1: a /new between reading the history and storing the question belongs before the question."""
+    read = world.conversations.history
+
+    async def read_and_clear(key: ConversationKey) -> tuple[ChatMessage, ...]:
+        earlier = await read(key)
+        await world.conversations.clear(key)
+        return earlier
+
+    monkeypatch.setattr(world.conversations, "history", read_and_clear)
+    async with world.open(ScriptedRouter([says("late")])) as agent:
+        await world.run(agent, make_turn("old question"))
 
     assert await shown(world) == []
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from fermix.agent.providers.local_files import LocalFiles
 from fermix.cli.main import main
 from tests.fakes.local_model import real_model
 
@@ -56,6 +57,32 @@ def test_wrong_file_is_refused_in_one_sentence(tmp_path: Path, capsys: pytest.Ca
     shown = capsys.readouterr()
     assert "491 MB" in shown.out
     assert shown.err.startswith(f"fermix model: {wrong} is not {FILE} (491,400,064 bytes)")
+
+
+@pytest.fixture
+def fetched(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything of the local model is here."""
+    monkeypatch.setattr(LocalFiles, "missing", lambda _: ())
+
+
+@pytest.mark.usefixtures("fetched")
+def test_fetch_for_programs_with_nothing_to_do_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["model", "fetch", "--json"]) == 0
+
+    progress = json.loads(capsys.readouterr().out)
+    assert (progress["name"], progress["state"], progress["done_bytes"]) == (FILE, "done", 491_400_064)
+
+
+@pytest.mark.usefixtures("fetched")
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_absent_file_is_refused_even_when_nothing_is_missing(
+    tmp_path: Path, flags: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["model", "fetch", "--from", str(tmp_path / "nope"), *flags]) == 1
+
+    shown = capsys.readouterr()
+    assert f"{tmp_path / 'nope'} is no file" in (shown.out if flags else shown.err)
+    assert "is ready" not in shown.out
 
 
 def test_failure_for_programs_is_a_line_of_progress(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

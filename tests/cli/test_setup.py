@@ -7,6 +7,7 @@ import io
 import json
 import os
 import pty
+import re
 import select
 import socket
 import subprocess
@@ -99,10 +100,42 @@ def test_server_of_ones_own_gets_a_model_that_it_has(home: Home, server: ModelLi
     assert 'default_model = "tiny:1b"' in settings(home)
 
 
+def test_server_of_ones_own_that_is_away_is_refused_unless_that_was_asked_for(
+    home: Home, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with model_list() as gone:
+        pass
+    flags = ["--provider", "ollama", "--base-url", gone.base_url, "--model", "tiny:1b"]
+
+    assert setup.main(flags) == 1
+    assert re.fullmatch(
+        r"fermix setup: Ollama cannot be reached at 127\.0\.0\.1 \(ConnectError\); nothing was saved: "
+        r"start the server or check --base-url, or save it with --skip-probe\n",
+        capsys.readouterr().err,
+    )
+    assert settings(home) == ""
+
+    assert setup.main([*flags, "--skip-probe"]) == 0
+    assert 'default_model = "tiny:1b"' in settings(home)
+
+
+@pytest.mark.parametrize(("model", "listed"), [("big:70b", True), ("tiny", True), ("absent", False)])
+def test_model_that_a_server_does_not_list_is_warned_about(
+    home: Home, server: ModelList, model: str, listed: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ollama takes a name without its tag for the latest."""
+    server.keyless, server.body = True, b'{"data": [{"id": "tiny:latest"}, {"id": "big:70b"}]}'
+
+    assert setup.main(["--provider", "ollama", "--base-url", server.base_url, "--model", model]) == 0
+
+    warning = f"Note: Ollama does not list the model {model}; it has tiny:latest, big:70b.\n"
+    assert (warning in capsys.readouterr().out) is not listed
+
+
 def test_local_model_needs_nothing(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
     assert setup.main(["--provider", "local"]) == 0
     assert "the local model answers (key: none needed)" in capsys.readouterr().out
-    assert settings(home) == ""
+    assert settings(home) == "[fermix_core.local_model]\nprimary = true\n"
 
 
 @pytest.mark.parametrize(
@@ -132,16 +165,28 @@ def test_key_among_the_arguments_is_refused_and_not_repeated(
         ([], b"", 2, "this is no terminal to ask on; say what you want with --provider"),
         (["--json"], b"", 2, "this is no terminal to ask on"),
         (["--model", "x"], b"", 2, "name the provider with --provider"),
-        (["--provider", "opnai"], b"", 1, "unknown provider 'opnai'; choose one of local, openai"),
-        (["--provider", "openai"], b"", 1, "OpenAI needs a key"),
-        (["--provider", "openai", "--api-key-stdin"], b"", 1, "must not be blank"),
-        (["--provider", "openai", "--api-key-stdin"], b"\xff\xfe\x00", 1, "is no key"),
-        (["--provider", "openai", "--api-key-stdin"], b"k" * 20_000, 1, "is no key"),
-        (["--provider", "openai", "--api-key-stdin"], b"two\nlines", 1, "printable ASCII without spaces"),
-        (["--provider", "openai", "--api-key-env", "NO_SUCH"], b"", 1, "the variable NO_SUCH is not set"),
+        (["--provider", "opnai"], b"", 2, "--provider: unknown provider 'opnai'; choose one of local, openai"),
+        (["--provider", "openai"], b"", 2, "--api-key-stdin or --api-key-env: OpenAI needs a key"),
+        (["--provider", "openai", "--json"], b"", 2, "--api-key-stdin or --api-key-env: OpenAI needs a key"),
+        (["--provider", "openai", "--api-key-stdin"], b"", 2, "--api-key-stdin: a key must not be blank"),
+        (["--provider", "openai", "--api-key-stdin"], b"\xff\xfe\x00", 2, "is no key"),
+        (["--provider", "openai", "--api-key-stdin"], b"k" * 20_000, 2, "is no key"),
+        (["--provider", "openai", "--api-key-stdin"], b"two\nlines", 2, "printable ASCII without spaces"),
+        (["--provider", "openai", "--api-key-env", "NO_SUCH"], b"", 2, "the variable NO_SUCH is not set"),
+        (["--provider", "openai", "--api-key-env", "BLANK"], b"", 2, "--api-key-env: a key must not be blank"),
+        (["--provider", "ollama", "--api-key-stdin"], b"k", 2, "--api-key-stdin or --api-key-env: Ollama takes no key"),
+        (["--provider", "ollama", "--base-url", "nonsense"], b"", 2, "--base-url: must be an http:// or https://"),
+        (["--provider", "ollama", "--base-url", ""], b"", 2, "--base-url: must be an http:// or https://"),
+        (["--provider", "ollama", "--base-url", f"http://{'h' * 2_000}"], b"", 2, "--base-url: must be"),
+        (["--provider", "ollama", "--model", " "], b"", 2, "--model: must be one line"),
+        (["--provider", "openai_compatible", "--base-url", "http://127.0.0.1:1", "--skip-probe"], b"", 2, "--model: "),
+        (["--remove", "opnai"], b"", 2, "--remove: unknown provider 'opnai'"),
+        (["--remove", "local"], b"", 2, "--remove: the local model has no key"),
+        (["--remove", "openai", "--provider", "xai"], b"", 2, "--remove takes one provider and nothing else"),
+        (["--remove", "openai", "--json"], b"", 1, "nothing is saved for OpenAI"),
         (["--provider", "openai", "--api-key-env", "X", "--api-key-stdin"], b"", 2, "give the key one way"),
         (["--provider", "local", "--model", "x"], b"", 2, "the local model takes no key, address or model"),
-        (["--provider", "openai_compatible"], b"", 1, "needs an address"),
+        (["--provider", "openai_compatible"], b"", 2, "--base-url: OpenAI-compatible server needs an address"),
         (["--wat"], b"", 2, "unknown option --wat"),
     ],
 )
@@ -155,6 +200,7 @@ def test_wrong_call_is_one_sentence_and_changes_nothing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     pipe_in(monkeypatch, stdin)
+    monkeypatch.setenv("BLANK", " ")
 
     assert setup.main(argv) == code
 
@@ -181,11 +227,31 @@ def test_state_is_told_and_nothing_is_changed(home: Home, capsys: pytest.Capture
 
     assert setup.main(["--print-state"]) == 0
     assert capsys.readouterr().out == (
-        "answers with: nobody yet\nmissing: OpenAI: its key is missing\n"
+        "answers with: nobody yet\nmissing: OpenAI: its key is missing: run `fermix setup`\n"
         "advice: say who you are: user_name in [fermix_core.personalization]\n"
     )
     assert setup.main(["--print-state", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["status"] == "setup_required"
+    told = json.loads(capsys.readouterr().out)
+    assert (told["status"], told["model"]) == ("setup_required", None)
+    assert [(each["component"], each["gating"]) for each in told["failures"]] == [("openai", True)]
+    assert [(each["component"], each["gating"]) for each in told["advice"]] == [("personalization", False)]
+
+
+def test_provider_is_taken_out_again(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+    home.prepare()
+    FileStore(home.auth).put("openai", Secret(GOOD_KEY))
+    FileStore(home.auth).put("xai", Secret(GOOD_KEY))
+    home.config.write_text("[fermix_core.providers.openai]\nprimary = true\n", encoding="utf-8")
+
+    assert setup.main(["--remove", "openai"]) == 0
+    assert capsys.readouterr().out == "Removed openai: its section and its key. Answers now: xai/grok-4.3.\n"
+    assert (settings(home), FileStore(home.auth).get("openai")) == ("", None)
+
+    assert setup.main(["--remove", "xai", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["status"], told["provider"], told["model"]) == ("ok", "xai", None)
+    assert told["notes"][0].startswith("the local model answers once it is fetched")
+    assert told["daemon"] == "is not running"
 
 
 @pytest.mark.parametrize(

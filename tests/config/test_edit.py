@@ -51,6 +51,24 @@ def editor(home: Home) -> ConfigEditor:
     return ConfigEditor(home, SECTIONS)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# mine\n[fermix_core.providers.openai]\nprimary = true\n\n[fermix_web]\nport = 4040\n",
+        "fermix_web.port = 4040\nfermix_core.providers.openai.primary = true\n",
+        "[fermix_core]\nproviders.openai = { primary = true }\n[fermix_web]\nport = 4040\n",
+        "[fermix_core.providers.openai]\nprimary = true\n[fermix_web]\nport = 4040\n[fermix_core.providers.xai]\n",
+    ],
+)
+def test_whole_section_is_taken_out(text: str) -> None:
+    changed = rewrite(text.encode(), {("fermix_core", "providers", "openai"): None}, Path("config.toml"))
+
+    assert tomllib.loads(changed.decode())["fermix_web"] == {"port": 4040}
+    assert "openai" not in changed.decode()
+    assert ("xai" in changed.decode()) is ("xai" in text)
+    assert ("# mine" in changed.decode()) is ("# mine" in text)
+
+
 def test_first_change_makes_a_private_file(home: Home) -> None:
     editor(home).apply({PRIMARY: True, ("fermix_core", "agent", "name"): "Ada"})
 

@@ -114,7 +114,7 @@ def test_entry_that_is_no_key_is_named() -> None:
     backend = MemoryBackend()
     backend.entries["fermix:general:OPENAI_API_KEY", "/h"] = "ключ"
 
-    with pytest.raises(ConfigError, match="keyring: fermix:general:OPENAI_API_KEY: must be printable ASCII"):
+    with pytest.raises(ConfigError, match="keyring: fermix:general:OPENAI_API_KEY: a key must be printable ASCII"):
         KeyringStore("general", "/h", find=lambda: backend).get("openai")
 
 

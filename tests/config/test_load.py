@@ -262,6 +262,12 @@ def test_variable_over_a_section_that_is_no_table_blames_the_file() -> None:
     assert "fermix_web: line 1: must be a section" in refusal("fermix_web = 1\n", {"PORT": "5000"})
 
 
+def test_local_model_cannot_be_first_and_off() -> None:
+    wrong = "[fermix_web]\n[fermix_core.local_model]\nenabled = false\nprimary = true\n"
+
+    assert "fermix_core.local_model: line 2: the local model cannot be primary while enabled" in refusal(wrong)
+
+
 def test_section_asked_with_the_wrong_type_is_a_bug() -> None:
     config = read("")
 

@@ -92,7 +92,7 @@ def test_file_of_another_user_is_refused(store: FileStore, tmp_path: Path) -> No
         ),
         (
             b'{"version": 1, "providers": {"openai": {"auth_mode": "api_key", "api_key": "\xc3\xa9"}}}',
-            "providers.openai.api_key: must be printable ASCII",
+            "providers.openai.api_key: a key must be printable ASCII",
         ),
     ],
 )

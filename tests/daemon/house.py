@@ -24,7 +24,7 @@ from fermix.events import Events
 from fermix.gateway import Authorizer, Gateway, Ledger, Rooms
 from fermix.gateway.commands.catalog import COMMANDS
 from fermix.home import Home
-from fermix.protocol.methods import PROTOCOL, ChannelRow, Channels, DeniedRow, LocalModel, ProviderRow, Reloaded
+from fermix.protocol.methods import PROTOCOL, ChannelRow, Channels, DeniedRow, LocalRow, ProviderRow, Reloaded
 from fermix.store import Database
 from fermix.workers import Workers
 from tests.fakes.channel import FakeAgent
@@ -32,11 +32,15 @@ from tests.fakes.clock import ManualClock
 from tests.fakes.policy import policy_in
 
 WAIT_S = 5
+NOBODY = "nobody can answer: run `fermix setup`"
 
 
 @dataclass
 class FakeModels:
     current: str | None = "fake/model"
+
+    def missing(self) -> list[str]:
+        return [] if self.current else [NOBODY]
 
     def rows(self) -> list[ProviderRow]:
         row: ProviderRow = {
@@ -49,8 +53,8 @@ class FakeModels:
         }
         return [row]
 
-    def local(self) -> LocalModel:
-        return {"state": "absent", "name": "small", "total_bytes": 9, "done_bytes": 0, "detail": ""}
+    def local(self) -> LocalRow:
+        return {"state": "absent", "name": "small", "total_bytes": 9, "done_bytes": 0, "detail": "", "primary": False}
 
 
 @dataclass

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from fermix.daemon.health import NO_MODEL, HealthBoard
+from fermix.daemon.health import TOO_EARLY, HealthBoard
 from fermix.events import EventQueue, Events, ServiceState, TurnStarted
 from fermix.home import Home
 from fermix.message import ConversationKey
-from tests.daemon.house import FakeModels, running, until
+from tests.daemon.house import NOBODY, FakeModels, running, until
 from tests.fakes.clock import START, ManualClock
 
 Board = tuple[HealthBoard, Events, FakeModels]
@@ -46,7 +46,7 @@ def test_ready_is_judged_from_who_can_answer_and_what_runs(board: Board) -> None
 def test_before_anybody_can_be_asked_setup_is_required(tmp_path: Path) -> None:
     health = HealthBoard(Home(tmp_path), ManualClock(), EventQueue(1))
 
-    assert (health.overall(), health.failures()) == ("setup_required", [NO_MODEL])
+    assert (health.overall(), health.failures()) == ("setup_required", [TOO_EARLY])
 
 
 def test_each_failure_is_one_sentence(board: Board) -> None:
@@ -55,7 +55,7 @@ def test_each_failure_is_one_sentence(board: Board) -> None:
     events.emit(ServiceState("http", "parked", "the port is taken"))
     events.emit(ServiceState("socket", "up"))
 
-    assert health.failures() == [NO_MODEL, "http: the port is taken"]
+    assert health.failures() == [NOBODY, "http: the port is taken"]
 
 
 def test_the_last_state_counts_and_services_come_by_name(board: Board) -> None:

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -165,6 +166,21 @@ def test_a_part_that_cannot_be_kept_up_ends_the_program_with_one_sentence(
     assert run.main([]) == 1
     assert capsys.readouterr().err == "fermix: http failed 5 times in a row; `fermix logs` says why\n"
     assert not home.daemon_socket.exists()
+
+
+@covers("ship.native.bundled-verified")
+def test_a_changed_native_file_stops_the_start(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Issue 2, first tools: native files are hash-checked at daemon start."""
+    (tmp_path / "_native.abi3.so").write_bytes(b"somebody else's")
+    (tmp_path / "SHA256SUMS").write_text(f"{'0' * 64}  _native.abi3.so\n", encoding="ascii")
+    monkeypatch.setattr(run, "verify_native_files", partial(run.verify_native_files, tmp_path))
+    monkeypatch.setenv("FERMIX_HOME", str(home.root))
+
+    assert run.main([]) == 1
+    assert "_native.abi3.so is not the one that was built" in capsys.readouterr().err
+    assert not home.database.exists()
 
 
 def test_a_home_whose_path_is_too_long_is_refused_before_anything_is_made(

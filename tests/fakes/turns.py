@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TypeVar
 
 from fermix.agent.capability import Capability, Kind, RunTool, ToolContext
@@ -12,7 +13,7 @@ from fermix.agent.dispatch import ToolScope
 from fermix.agent.model import Delta, JsonObject, JsonValue, TextDelta, ToolCall, ToolResult
 from fermix.agent.turn import Turn
 from fermix.events import EventQueue
-from fermix.message import Message, Reply, Sender
+from fermix.message import LocalOrigin, Message, Reply, Sender
 from fermix.trust import PolicyClass, Trust
 
 T = TypeVar("T")
@@ -44,6 +45,12 @@ def make_turn(
 ) -> Turn:
     message = make_message(text, chat_id=chat_id)
     return Turn(turn_id, message, trust, attended=True, deadline_s=deadline_s, ledger_id=ledger_id)
+
+
+def turn_from(folder: Path) -> Turn:
+    """The turn of an operator at this machine, who speaks from a folder."""
+    turn = make_turn()
+    return replace(turn, message=replace(turn.message, origin=LocalOrigin(folder)))
 
 
 async def answer_ok(arguments: Mapping[str, JsonValue], context: ToolContext) -> ToolResult:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from pathlib import Path
 
@@ -27,6 +28,10 @@ def reload(product: Product) -> str:
     return ""
 
 
+def settings(product: Product) -> str:
+    return (product.home / "config.toml").read_text(encoding="utf-8")
+
+
 def test_provider_that_is_set_up_answers_the_next_question(tmp_path: Path) -> None:
     with scripted(tmp_path, [{"text": "hello"}]) as url, running(tmp_path, NOBODY) as product:
         assert product.status()["overall"] == "setup_required"
@@ -39,9 +44,49 @@ def test_provider_that_is_set_up_answers_the_next_question(tmp_path: Path) -> No
         assert done.stdout.endswith("The running daemon uses it now.\n")
         assert product.run("ask", "hi").stdout == "hello\n"
         assert product.status()["overall"] == "ready"
-        written = (product.home / "config.toml").read_text(encoding="utf-8")
+        written = settings(product)
         assert written.startswith(NOBODY)
         assert tomllib.loads(written)["fermix_core"]["providers"]["openai_compatible"]["primary"] is True
+
+
+def test_choice_of_the_local_model_is_taken_at_once_and_so_is_the_way_back(tmp_path: Path) -> None:
+    """Status, health and setup judge alike, before the model was fetched too."""
+    with scripted(tmp_path, [{"text": "hello"}]) as url, running(tmp_path, compatible(url)) as product:
+        local = product.run("setup", "--provider", "local")
+
+        assert local.stdout.endswith("The running daemon uses it now.\n")
+        status, health = product.status(), product.get("/health/ready")
+        state = json.loads(product.run("setup", "--print-state", "--json").stdout)
+        assert (status["overall"], health[0], state["status"]) == ("setup_required", 503, "setup_required")
+        failures = [failure["action"] for failure in state["failures"]]
+        assert status["failures"] == health[1]["failures"] == failures
+        assert failures[0].startswith("the local model answers once it is fetched (")
+        assert "qwen2.5-coder-0.5b: absent, primary" in product.run("status").stdout
+
+        back = product.run("setup", "--provider", "openai_compatible")
+
+        assert back.returncode == 0, back.stderr
+        assert product.run("ask", "hi").stdout == "hello\n"
+        assert "primary" not in tomllib.loads(settings(product))["fermix_core"]["local_model"]
+
+
+def test_provider_that_is_taken_out_no_longer_answers(tmp_path: Path) -> None:
+    with scripted(tmp_path, [{"text": "hello"}]) as url, running(tmp_path, compatible(url)) as product:
+        done = product.run("setup", "--remove", "openai_compatible", "--json")
+
+        assert json.loads(done.stdout)["daemon"] == "uses it"
+        assert (product.status()["providers"], product.status()["model"]) == ([], None)
+
+
+def test_start_says_as_json_what_is_wrong_with_the_settings(tmp_path: Path) -> None:
+    product = Product(tmp_path, "[fermix_web]\nprot = 4030\n")
+    product.prepare()
+
+    done = product.run("start", "--json", timeout_s=30)
+
+    told = json.loads(done.stdout)
+    assert (done.returncode, done.stderr, told["status"]) == (1, "", "error")
+    assert "fermix_web.prot: line 2: unknown key" in told["message"]
 
 
 @pytest.mark.parametrize(

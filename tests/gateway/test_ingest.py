@@ -10,7 +10,8 @@ import pytest
 
 from fermix.agent.turn import ReplyPort, Turn, TurnOutcome
 from fermix.errors import NeedsOperator
-from fermix.gateway.gateway import FULL, RESTARTING
+from fermix.events import ServiceState
+from fermix.gateway.gateway import EMPTY, FULL, RESTARTING
 from fermix.gateway.queue import MOST_WAITING, MOST_WAITING_BYTES
 from fermix.message import Text
 from fermix.trust import Trust
@@ -234,3 +235,48 @@ async def test_the_row_of_a_message_knows_its_trust(install: Install) -> None:
         ("m1", Trust.OPERATOR.value),
         ("m2", Trust.GUEST.value),
     ]
+
+
+async def test_who_watches_is_told_when_nothing_can_be_taken_and_when_it_can_again(
+    install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The product refuses messages on a full disk; `fermix status` must not call that ready."""
+
+    async def full(*_: object) -> None:
+        raise NeedsOperator("the disk is full", advice="free some space")
+
+    async with install.start() as life:
+        with monkeypatch.context() as patch:
+            patch.setattr(life.ledger, "accept", full)
+            for _ in range(2):
+                with pytest.raises(NeedsOperator):
+                    await life.say("hi")
+        await life.say("hi")
+        await life.say("hi")  # seen before: says nothing about the disk
+        told = [item.event for item in life.news.drain() if isinstance(item.event, ServiceState)]
+
+    assert told == [ServiceState("ledger", "down", "the disk is full: free some space"), ServiceState("ledger", "up")]
+
+
+@pytest.mark.parametrize("text", ["hello", ""])
+async def test_an_answer_that_cannot_be_written_down_ends_for_who_watches_and_comes_at_the_next_start(
+    install: Install, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    """Nothing is sent that is no row; the conversation goes on meanwhile."""
+
+    async def full(*_: object, **__: object) -> None:
+        raise NeedsOperator("the disk is full", advice="free some space")
+
+    async with install.start() as life:
+        with monkeypatch.context() as patch:
+            patch.setattr(life.ledger, "outgoing", full)
+            await life.say(text, id="m1")
+            lost = await life.settled(1)
+        await life.say("next", id="m2")
+        after = await life.settled(1)
+    assert (lost, after) == ([("m1", "failed")], [("m2", "completed")])
+    assert install.platform.texts() == ["NEXT"]
+
+    async with install.start() as later:
+        await later.settled(1)
+    assert install.platform.texts() == ["NEXT", text.upper() or EMPTY]

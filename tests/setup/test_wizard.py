@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from fermix.config.secrets import Secret
 from fermix.errors import NeedsOperator
 from fermix.home import Home
 from fermix.setup.questions import find_spec
-from fermix.setup.wizard import Answers, Saved, Wizard
+from fermix.setup.wizard import Answers, Removed, Saved, Wizard
 
 KEY = Secret("sk-canary-0123456789")
 OTHER = Secret("sk-other-9876543210")
@@ -98,18 +99,69 @@ def test_usual_address_of_a_provider_is_not_repeated_in_the_settings(home: Home)
     assert "base_url" not in settings(home)
 
 
-def test_local_model_is_switched_on_and_says_who_still_answers_first(home: Home) -> None:
+def test_local_model_is_switched_on_and_takes_the_place_of_a_provider(home: Home) -> None:
     home.config.write_text("[fermix_core.local_model]\nenabled = false\n", encoding="utf-8")
     (size,) = Wizard(home, {}).save(Answers("local")).notes
-    assert settings(home) == "[fermix_core.local_model]\nenabled = true\n"
+    assert settings(home) == "[fermix_core.local_model]\nenabled = true\nprimary = true\n"
+    assert size.startswith("the first message fetches its ")
 
     Wizard(home, {}).save(Answers("openai", key=KEY))
+    assert Wizard(home, {}).readiness().model == "openai/gpt-5.5"
+    assert settings(home).startswith("[fermix_core.local_model]\nenabled = true\n\n")
     saved = Wizard(home, {}).save(Answers("local"))
 
-    rival = "OpenAI is still configured and answers first; remove its section and its key"
+    rival = (
+        "OpenAI stays configured and stands in when the local model fails; `fermix setup --remove openai` takes it out"
+    )
     assert saved.notes == (rival, size)
-    assert size.endswith(" MB are fetched when it is first used, or now with `fermix model fetch`")
-    assert "primary" not in settings(home)
+    assert Wizard(home, {}).provider == "local"
+    assert [failure.detail_key for failure in Wizard(home, {}).readiness().failures] == ["local_model_absent"]
+    assert settings(home).count("primary") == 1
+
+
+def test_local_model_that_cannot_run_here_is_not_chosen(home: Home) -> None:
+    wizard = Wizard(home, {})
+    wizard.files = dataclasses.replace(wizard.files, unsupported="the local model does not run on vax")
+
+    with pytest.raises(NeedsOperator, match="does not run on vax"):
+        wizard.save(Answers("local"))
+    assert settings(home) == ""
+
+
+def test_removal_takes_out_the_section_and_the_key_and_nothing_else(home: Home) -> None:
+    mine = "# mine\n[fermix_web]\nport = 4040  # likewise\n"
+    home.config.write_text(mine, encoding="utf-8")
+    Wizard(home, {}).save(Answers("anthropic", key=OTHER))
+    Wizard(home, {}).save(Answers("openai", key=KEY))
+
+    assert Wizard(home, {}).remove("openai") == Removed("openai", "anthropic/claude-sonnet-4-6", ())
+    assert "openai" not in settings(home)
+    assert FileStore(home.auth).get("openai") is None
+
+    last = Wizard(home, {}).remove("anthropic")
+    assert (last.model, last.notes[0].startswith("the local model answers once")) == (None, True)
+    assert settings(home).rstrip() == mine.rstrip()
+    with pytest.raises(NeedsOperator, match="nothing is saved for Anthropic"):
+        Wizard(home, {}).remove("anthropic")
+
+
+def test_removal_names_a_key_that_stays_in_the_environment(home: Home) -> None:
+    environ = {"OPENAI_API_KEY": OTHER.reveal()}
+    Wizard(home, environ).save(Answers("openai", key=KEY))
+
+    assert Wizard(home, environ).remove("openai").notes == ("OpenAI stays usable with the key in OPENAI_API_KEY",)
+    with pytest.raises(NeedsOperator, match="unset OPENAI_API_KEY"):
+        Wizard(home, environ).remove("openai")
+
+
+def test_removal_that_cannot_be_saved_keeps_the_key(home: Home) -> None:
+    wizard = Wizard(home, {})
+    wizard.save(Answers("openai", key=KEY))
+    home.config.write_text(settings(home) + "# by another hand\n", encoding="utf-8")
+
+    with pytest.raises(NeedsOperator, match="changed by someone else"):
+        wizard.remove("openai")
+    assert FileStore(home.auth).get("openai") == KEY
 
 
 @pytest.mark.parametrize(

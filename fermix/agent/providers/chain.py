@@ -60,10 +60,10 @@ def find_candidates(config: Config, store: SecretStore) -> tuple[Candidate, ...]
     """
     found = [candidate for spec in PROVIDERS if (candidate := _candidate(spec, config, store)) is not None]
     claims = [candidate.spec.section for candidate in found if candidate.primary]
+    if config.core.local_model.primary:
+        claims.append("fermix_core.local_model")
     if len(claims) > 1:
-        raise ConfigError(
-            f"only one provider can be primary, not {' and '.join(claims)}", path="config.toml", key=claims[1]
-        )
+        raise ConfigError(f"only one can be primary, not {' and '.join(claims)}", path="config.toml", key=claims[1])
     return tuple(sorted(found, key=lambda candidate: not candidate.primary))
 
 

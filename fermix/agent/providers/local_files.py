@@ -94,7 +94,7 @@ class LocalFiles:
         if self.unsupported:
             raise NeedsOperator(self.unsupported, advice="run `fermix setup` to use a provider's key or Ollama")
         missing = self.missing()
-        _check_brought(missing, brought)
+        check_brought(missing, brought)
         for artifact in sorted(
             missing, key=lambda wanted: not _fitting(wanted, brought)
         ):  # first what needs no network
@@ -173,9 +173,11 @@ def _fitting(artifact: Artifact, brought: Sequence[Path]) -> tuple[Path, ...]:
     return tuple(path for path in brought if path.is_file() and path.stat().st_size == artifact.size_bytes)
 
 
-def _check_brought(missing: Sequence[Artifact], brought: Sequence[Path]) -> None:
-    """Raises: NeedsOperator for a file that has the size of nothing that is missing."""
+def check_brought(missing: Sequence[Artifact], brought: Sequence[Path]) -> None:
+    """Raises: NeedsOperator for what is no file, or has the size of nothing that is missing."""
     for path in brought:
+        if not path.is_file():
+            raise NeedsOperator(f"{path} is no file", advice="see that the name after --from is right")
         if missing and not any(_fitting(artifact, [path]) for artifact in missing):
             wanted = " or ".join(f"{artifact.file} ({artifact.size_bytes:,} bytes)" for artifact in missing)
             raise NeedsOperator(f"{path} is not {wanted}", advice="give that file with --from")

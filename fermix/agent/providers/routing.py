@@ -76,12 +76,22 @@ class Router:
 
     @classmethod
     def build(
-        cls, candidates: Sequence[Candidate], embedded: Provider | None, net: Net, clock: Clock, events: Events
+        cls,
+        candidates: Sequence[Candidate],
+        embedded: Provider | None,
+        net: Net,
+        clock: Clock,
+        events: Events,
+        *,
+        embedded_first: bool = False,
     ) -> Self:
-        """Make the chain of what is configured; the embedded model stands in only while nothing is."""
-        routes: list[Provider] = [open_route(candidate, net) for candidate in usable_candidates(candidates)]
-        if not routes and embedded is not None:
-            routes = [embedded]
+        """Make the chain of what is configured. The embedded model answers while nothing is, or first of all."""
+        routes: list[Provider]
+        if embedded is not None and (embedded_first or not candidates):
+            others = [candidate for candidate in candidates if not candidate.problem]
+            routes = [embedded, *(open_route(candidate, net) for candidate in others)]
+        else:
+            routes = [open_route(candidate, net) for candidate in usable_candidates(candidates)]
         return cls(routes, [candidate.row for candidate in candidates], clock, events)
 
     @property

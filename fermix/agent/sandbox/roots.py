@@ -72,7 +72,13 @@ class Roots:
         for root in open_roots:
             if path.is_relative_to(root.path):
                 return root
-        raise OutsideSandbox(str(path), f"outside the allowed folders ({', '.join(str(r.path) for r in open_roots)})")
+        raise OutsideSandbox(str(path), f"only these folders are open: {', '.join(str(r.path) for r in open_roots)}")
+
+    def how_to_open(self, folder: Path) -> str:
+        """Say what an operator can do who speaks from a real folder outside every root."""
+        whole = folder not in (self._user_home, *self._user_home.parents)
+        grant = f"add {'it' if whole else 'a folder in it'} to [sandbox] allowed_roots"
+        return grant if self._mode == "strict" else f"run from a folder inside your home, or {grant}"
 
     def why_closed(self, path: Path) -> str | None:
         """Say why nobody may touch a real path, or None."""

@@ -100,22 +100,36 @@ class Sandbox:
 
     def working_dir(self, turn: Turn) -> Path:
         """Return where relative paths and commands start: the operator's own folder if open, else the workspace."""
-        cwd = _request_cwd(turn)
-        if cwd is None or not (folder := real(cwd)).is_dir():
-            return self._workspace
+        folder = _request_folder(turn)
+        return self._workspace if folder is None or self.why_elsewhere(turn) is not None else folder
+
+    def why_elsewhere(self, turn: Turn) -> OutsideSandbox | None:
+        """Return why a command does not start in the folder an operator speaks from; None when it does, or has none."""
+        folder = _request_folder(turn)
+        if folder is None:
+            return None
         try:
             self._roots.admit(folder, self.roots_for(turn))
-        except OutsideSandbox:
-            return self._workspace  # a folder outside is no fault of the turn
-        return folder
+        except OutsideSandbox as refusal:
+            if self._roots.why_closed(folder) is not None:
+                return refusal
+            return OutsideSandbox(refusal.path, f"{refusal.reason}; {self._roots.how_to_open(folder)}")
+        return None
 
     def environment(self, turn: Turn) -> dict[str, str]:
         """Return the variables of a command."""
         return dict(self._environment)
 
     def find(self, turn: Turn, path: str) -> Place:
-        """Return the place that a text means in this turn. Raises: OutsideSandbox when it is not open to it."""
-        found = real(self.working_dir(turn) / self._roots.expand(path))
+        """Return the place that a text means in this turn.
+
+        Raises: OutsideSandbox when it is not open to it; a relative path never means the workspace to somebody who
+        speaks from another folder, which would then seem to be empty.
+        """
+        named = self._roots.expand(path)
+        if not named.is_absolute() and (refusal := self.why_elsewhere(turn)) is not None:
+            raise refusal
+        found = real(self.working_dir(turn) / named)
         root = self._roots.admit(found, self.roots_for(turn))
         return Place(root.path, found, self._roots.closed_identities())
 
@@ -126,3 +140,9 @@ def _request_cwd(turn: Turn) -> Path | None:
     if turn.trust is not Trust.OPERATOR or message.channel not in LOCAL_CHANNELS or message.origin is None:
         return None
     return message.origin.cwd
+
+
+def _request_folder(turn: Turn) -> Path | None:
+    """The same, real; None also when it is no folder any more."""
+    cwd = _request_cwd(turn)
+    return None if cwd is None or not (folder := real(cwd)).is_dir() else folder

@@ -64,21 +64,26 @@ class Shell:
         limits = Limits(timeout_s=timeout_ms / 1_000 if isinstance(timeout_ms, int) else None)
         environment = self._sandbox.environment(context.turn)
         try:
-            cwd = await self._workers.run(self._folder, context.turn, str(folder) if folder else None)
+            cwd, note = await self._workers.run(self._folder, context.turn, str(folder) if folder else None)
             finished = await run_child([self._program, "-c", command], cwd=cwd, env=environment, limits=limits)
         except OSError as error:
             return ToolResult(False, f"the command could not be started: {error.strerror} ({error.filename})")
-        return _result(finished, limits)
+        return _result(finished, limits, note)
 
-    def _folder(self, turn: Turn, folder: str | None) -> Path:
-        found = self._sandbox.working_dir(turn) if folder is None else self._sandbox.find(turn, folder).path
+    def _folder(self, turn: Turn, folder: str | None) -> tuple[Path, str]:
+        """Return where the command starts, and a note when that is not where its operator is."""
+        if folder is None:
+            found = self._sandbox.working_dir(turn)
+            refusal = self._sandbox.why_elsewhere(turn)
+            return found, "" if refusal is None else f"\n[this ran in {found}: {refusal.user_text}]"
+        found = self._sandbox.find(turn, folder).path
         if not found.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, "working_dir is not a folder", str(found))
-        return found
+        return found, ""
 
 
-def _result(finished: Finished, limits: Limits) -> ToolResult:
-    text = finished.output.decode("utf-8", "replace")
+def _result(finished: Finished, limits: Limits, note: str) -> ToolResult:
+    text = finished.output.decode("utf-8", "replace") + note
     problem = _problem(finished, limits)
     return ToolResult(True, text) if problem is None else ToolResult(False, f"{text}\n[{problem}]".lstrip("\n"))
 

@@ -79,7 +79,7 @@ def _status(home: Home, *, as_json: bool) -> int:
 
 
 def _fetch(home: Home, options: argparse.Namespace) -> int:
-    from fermix.agent.providers.local_files import MODEL_NAME, LocalFiles
+    from fermix.agent.providers.local_files import MODEL_NAME, LocalFiles, check_brought
 
     files = LocalFiles.of(home.models)
     if options.json:
@@ -88,6 +88,8 @@ def _fetch(home: Home, options: argparse.Namespace) -> int:
         print(f"Fetching {MODEL_NAME}: {_size(files)}, once, to {files.folder}", flush=True)
         with _bar() if sys.stdout.isatty() else nullcontext(_PlainLines()) as report:
             files.fetch(options.brought, options.mirror, report)
+    else:
+        check_brought((), options.brought)
     print(f"{MODEL_NAME} is ready in {files.folder}")
     return 0
 
@@ -95,12 +97,16 @@ def _fetch(home: Home, options: argparse.Namespace) -> int:
 def _fetch_for_programs(files: LocalFiles, options: argparse.Namespace) -> int:
     from fermix.events import DownloadProgress
 
+    missing = files.missing()
     try:
         files.fetch(options.brought, options.mirror, _report_json)
     except FermixError as error:
-        missing = files.missing()[0]
-        _report_json(DownloadProgress(missing.file, files.done_bytes(), missing.size_bytes, "failed", str(error)))
+        failed = (files.missing() or (files.model,))[0]
+        _report_json(DownloadProgress(failed.file, files.done_bytes(), failed.size_bytes, "failed", str(error)))
         return 1
+    if not missing:
+        size_bytes = files.model.size_bytes
+        _report_json(DownloadProgress(files.model.file, size_bytes, size_bytes, "done"))
     return 0
 
 

@@ -20,14 +20,20 @@ from fermix.protocol.ask import Connection, DaemonGone, DaemonNotRunning, Reques
 
 if TYPE_CHECKING:
     from fermix.setup.probe import Probe
-    from fermix.setup.wizard import Answers, Wizard
+    from fermix.setup.questions import Field
+    from fermix.setup.wizard import Answers, Saved, Wizard
 
 MAX_KEY_BYTES = 16_384
 IN_ARGUMENTS = (
     "a key among the arguments can be read by every program on this machine and stays in the shell's history; "
     "use --api-key-stdin, --api-key-env NAME, or type it when asked"
 )
-
+FLAGS: dict[Field, str] = {
+    "provider": "--provider",
+    "base_url": "--base-url",
+    "key": "--api-key-stdin or --api-key-env",
+    "model": "--model",
+}
 
 DaemonState: TypeAlias = Literal["uses it", "is not running", "kept its settings"]
 
@@ -59,7 +65,7 @@ def main(argv: list[str]) -> int:
         return _run(_read_options(argv))
     except Wrong as error:
         return _failed(str(error), as_json=as_json, code=2)
-    except (FermixError, ValueError) as error:
+    except FermixError as error:
         return _failed(str(error), as_json=as_json, code=1)
     except Left:
         print("\nNothing was saved.", file=sys.stderr)
@@ -67,6 +73,7 @@ def main(argv: list[str]) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
+    from fermix.setup.questions import WrongAnswer
     from fermix.setup.wizard import Wizard
 
     home = Home.locate(os.environ)
@@ -75,10 +82,17 @@ def _run(options: argparse.Namespace) -> int:
     if options.print_state:
         _print_state(wizard, as_json=options.json)
         return 0
-    answers, found = _take_flags(wizard, options) if options.provider else _ask_person(wizard, options)
-    saved = wizard.save(answers)
+    if options.remove:
+        _remove(wizard, options)
+        return 0
+    try:
+        answers, found = _take_flags(wizard, options) if options.provider else _ask_person(wizard, options)
+        saved = wizard.save(answers)
+    except WrongAnswer as error:
+        raise Wrong(f"{FLAGS[error.field]}: {error}") from error
     daemon, daemon_note = _tell_daemon()
-    outcome = Outcome(saved.provider, saved.model, saved.key_from, found, saved.notes, daemon, daemon_note)
+    notes = (*saved.notes, *_doubts(saved, found))
+    outcome = Outcome(saved.provider, saved.model, saved.key_from, found, notes, daemon, daemon_note)
     if options.json:
         output.print_json({"status": "ok", **asdict(outcome)})
     else:
@@ -101,7 +115,8 @@ def _read_options(argv: list[str]) -> argparse.Namespace:
     add("--base-url", metavar="URL", help="where the provider listens, for a server of your own")
     add("--model", metavar="NAME", help="the model to use; without it the provider's default")
     add("--secret-store", choices=("file", "keyring"), help="keep keys in auth.json (0600) or the system keyring")
-    add("--skip-probe", action="store_true", help="save without trying the key")
+    add("--skip-probe", action="store_true", help="save without trying the key or the server")
+    add("--remove", metavar="ID", help="take out a provider: its section of config.toml and its key")
     add("--json", action="store_true", help="print one JSON object")
     add("--print-state", action="store_true", help="tell what is configured and what is missing; change nothing")
     if any(word.partition("=")[0] in ("--api-key", "--key") for word in argv):
@@ -112,13 +127,22 @@ def _read_options(argv: list[str]) -> argparse.Namespace:
         raise Wrong(f"unknown option {redact(name)}" if name.startswith("--") else IN_ARGUMENTS)
     if options.api_key_stdin and options.api_key_env:
         raise Wrong("give the key one way: --api-key-stdin or --api-key-env")
-    if options.provider is None and not options.print_state and _given(options):
-        raise Wrong("name the provider with --provider")
+    _check_together(options)
     return options
 
 
+def _check_together(options: argparse.Namespace) -> None:
+    if options.remove is not None:
+        if options.provider is not None or options.print_state or options.secret_store or _given(options):
+            raise Wrong("--remove takes one provider and nothing else but --json")
+    elif options.provider is None and not options.print_state and _given(options):
+        raise Wrong("name the provider with --provider")
+
+
 def _given(options: argparse.Namespace) -> bool:
-    return any((options.api_key_stdin, options.api_key_env, options.base_url, options.model))
+    return any(value is not None for value in (options.api_key_env, options.base_url, options.model)) or bool(
+        options.api_key_stdin
+    )
 
 
 def _ask_person(wizard: Wizard, options: argparse.Namespace) -> tuple[Answers, Probe | None]:
@@ -133,10 +157,11 @@ def _ask_person(wizard: Wizard, options: argparse.Namespace) -> tuple[Answers, P
 
 
 def _take_flags(wizard: Wizard, options: argparse.Namespace) -> tuple[Answers, Probe | None]:
-    """Raises: NeedsOperator when something is missing or the key is refused, ValueError."""
+    """Raises: WrongAnswer, Wrong, NeedsOperator when the provider refuses the key or cannot be asked."""
     from fermix.agent.providers.catalog import LOCAL_ID
     from fermix.setup.probe import probe
-    from fermix.setup.questions import ask_model, find_spec
+    from fermix.setup.questions import ask_model, check_text, find_spec
+    from fermix.setup.trial import why_not
     from fermix.setup.wizard import Answers
 
     if options.provider == LOCAL_ID:
@@ -144,32 +169,72 @@ def _take_flags(wizard: Wizard, options: argparse.Namespace) -> tuple[Answers, P
             raise Wrong("the local model takes no key, address or model")
         return Answers(LOCAL_ID, secret_store=options.secret_store), None
     spec = find_spec(options.provider)
+    if options.base_url is not None:
+        check_text("base_url", options.base_url)
+    if options.model is not None:
+        check_text("model", options.model)
     answers = Answers(spec.id, options.base_url, _read_key(options), options.model, options.secret_store)
     wizard.check(answers)
     if options.skip_probe:
         return answers, None
     found = probe(spec, wizard.base_url(spec, answers.base_url), wizard.key_for(spec, answers.key))
-    if found.outcome == "rejected":
-        raise NeedsOperator(f"{found.detail}; nothing was saved", advice="check the key, or save it with --skip-probe")
+    if problem := why_not(spec, found):
+        mend = "check the key" if found.outcome == "rejected" else "start the server or check --base-url"
+        raise NeedsOperator(f"{problem}; nothing was saved", advice=f"{mend}, or save it with --skip-probe")
     if answers.model is None:
         answers = replace(answers, model=ask_model(spec, wizard.kept(spec), found.models).default)
     return answers, found
 
 
 def _read_key(options: argparse.Namespace) -> Secret | None:
-    """Raises: ValueError when there is none where it was said to be, or it cannot be a key."""
+    """Raises: Wrong when there is none where it was said to be, or it cannot be a key."""
     if options.api_key_env is not None:
         if options.api_key_env not in os.environ:
-            raise ValueError(f"the variable {redact(options.api_key_env)} is not set")
-        return Secret(os.environ[options.api_key_env].strip())
+            raise Wrong(f"--api-key-env: the variable {redact(options.api_key_env)} is not set")
+        return _as_key("--api-key-env", os.environ[options.api_key_env])
     if not options.api_key_stdin:
         return None
     if sys.stdin.isatty():
         raise Wrong("--api-key-stdin reads a pipe; run `fermix setup` to type the key unseen")
     text = sys.stdin.buffer.read(MAX_KEY_BYTES + 1)
     if len(text) > MAX_KEY_BYTES or not text.isascii():
-        raise ValueError("what came through standard input is no key")
-    return Secret(text.decode("ascii").strip())
+        raise Wrong("--api-key-stdin: what came through standard input is no key")
+    return _as_key("--api-key-stdin", text.decode("ascii"))
+
+
+def _as_key(flag: str, text: str) -> Secret:
+    try:
+        return Secret(text.strip())
+    except ValueError as error:
+        raise Wrong(f"{flag}: {error}") from error
+
+
+def _doubts(saved: Saved, found: Probe | None) -> tuple[str, ...]:
+    from fermix.setup.questions import find_spec
+    from fermix.setup.trial import doubt
+
+    unlisted = "" if found is None else doubt(find_spec(saved.provider), saved.model, found)
+    return (unlisted,) if unlisted else ()
+
+
+def _remove(wizard: Wizard, options: argparse.Namespace) -> None:
+    """Raises: Wrong when there is no such provider, NeedsOperator when nothing is saved of it."""
+    from fermix.agent.providers.catalog import LOCAL_ID
+    from fermix.setup.questions import WrongAnswer
+
+    if options.remove == LOCAL_ID:
+        raise Wrong("--remove: the local model has no key; switch it off with enabled = false")
+    try:
+        removed = wizard.remove(options.remove)
+    except WrongAnswer as error:
+        raise Wrong(f"--remove: {error}") from error
+    daemon, daemon_note = _tell_daemon()
+    if options.json:
+        output.print_json({"status": "ok", **asdict(removed), "daemon": daemon, "daemon_note": daemon_note})
+        return
+    print(f"Removed {removed.provider}: its section and its key. Answers now: {removed.model or 'nobody yet'}.")
+    _show_notes(removed.notes)
+    _show_daemon(daemon, daemon_note)
 
 
 def _tell_daemon() -> tuple[DaemonState, str]:
@@ -194,23 +259,33 @@ def _show(outcome: Outcome, home: Home) -> None:
     print(f"Saved in {home.config}: {who} answers (key: {outcome.key_from}).")
     if outcome.probe is not None and outcome.probe.outcome == "inconclusive":
         print(f"Not tried: {outcome.probe.detail}. The first message will show whether it works.")
-    for note in outcome.notes:
-        print(f"Note: {note}.")
-    if outcome.daemon == "kept its settings":
-        print(f"The running daemon kept its old settings: {outcome.daemon_note}. Restart it to use the new ones.")
-    elif outcome.daemon == "uses it":
-        print(f"The running daemon uses it now{outcome.daemon_note and ', ' + outcome.daemon_note}.")
-    else:
+    _show_notes(outcome.notes)
+    _show_daemon(outcome.daemon, outcome.daemon_note)
+    if outcome.daemon == "is not running":
         print("Open `fermix` to talk to it.")
+
+
+def _show_notes(notes: tuple[str, ...]) -> None:
+    for note in notes:
+        print(f"Note: {note}.")
+
+
+def _show_daemon(daemon: DaemonState, note: str) -> None:
+    if daemon == "kept its settings":
+        print(f"The running daemon kept its old settings: {note}. Restart it to use the new ones.")
+    elif daemon == "uses it":
+        print(f"The running daemon uses it now{note and ', ' + note}.")
 
 
 def _print_state(wizard: Wizard, *, as_json: bool) -> None:
     readiness = wizard.readiness()
     if as_json:
-        output.print_json({"status": "ready" if readiness.ready else "setup_required", **asdict(readiness)})
+        failures, advice = ([asdict(each) for each in found] for found in (readiness.failures, readiness.advice))
+        status = "ready" if readiness.ready else "setup_required"
+        output.print_json({"status": status, "model": readiness.model, "failures": failures, "advice": advice})
         return
     print(f"answers with: {readiness.model or 'nobody yet'}")
-    for failure in readiness.failures:
+    for failure in readiness.found:
         print(f"{'missing' if failure.gating else 'advice'}: {failure.action}")
 
 

@@ -20,7 +20,7 @@ def main(argv: list[str]) -> int:
     try:
         running = ensure_daemon(Home.locate(os.environ), os.environ)
     except FermixError as error:
-        return output.failed("start", str(error))
+        return output.failed("start", str(error), as_json=options.json)
     if options.json:
         output.print_json({"status": "ok", "pid": running.pid, "started": running.fresh})
     elif running.fresh:

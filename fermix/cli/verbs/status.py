@@ -30,7 +30,7 @@ def main(argv: list[str]) -> int:
     except DaemonNotRunning:
         return output.not_running("status", as_json=options.json)
     except (OSError, DaemonGone, RequestFailed) as error:
-        return output.failed("status", f"cannot talk to the daemon: {error}")
+        return output.failed("status", f"cannot talk to the daemon: {error}", as_json=options.json)
     if options.json:
         output.print_json(cast("Mapping[str, object]", status))
     else:
@@ -57,7 +57,7 @@ def _rows(status: Status, escape: Callable[[str], str]) -> Iterator[tuple[str, s
     yield "daemon", f"pid {status['pid']}, version {status['version']}, up {_duration(status['uptime_s'])}"
     yield "home", escape(status["home"])
     yield "http", escape(status["http"])
-    yield "answers with", escape(status["model"] or "nobody yet: run `fermix setup`")
+    yield "answers with", escape(status["model"] or "nobody yet")
     for provider in status["providers"]:
         state = "usable" if provider["usable"] else provider["problem"]
         primary = ", primary" if provider["primary"] else ""
@@ -66,7 +66,8 @@ def _rows(status: Status, escape: Callable[[str], str]) -> Iterator[tuple[str, s
             escape(f"{provider['provider']}/{provider['model']}: {state} (key: {provider['key_from']}{primary})"),
         )
     local = status["local_model"]
-    yield "local model", escape(f"{local['name']}: {local['state']} {local['detail']}".rstrip())
+    primary = ", primary" if local["primary"] else ""
+    yield "local model", escape(f"{local['name']}: {local['state']}{primary} {local['detail']}".rstrip())
     for service in status["services"]:
         yield "service", escape(service["service"]) + " " + MARKS[service["state"]] + " " + escape(service["reason"])
     if status["environment"]:

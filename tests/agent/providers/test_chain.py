@@ -37,13 +37,15 @@ def find(home: Home, text: str = "", **environ: str) -> tuple[Candidate, ...]:
     return find_candidates(config, FileStore(home.auth))
 
 
-def make(candidates: tuple[Candidate, ...], net: Net, *, embedded: bool = False) -> Router:
+def make(
+    candidates: tuple[Candidate, ...], net: Net, *, embedded: bool = False, embedded_first: bool = False
+) -> Router:
     async def endpoint() -> Endpoint:
         return Endpoint("http://127.0.0.1:1/v1", None)
 
     clock = ManualClock(moves_itself=True)
     local = local_provider(endpoint, net) if embedded else None
-    return Router.build(candidates, local, net, clock, Events(clock))
+    return Router.build(candidates, local, net, clock, Events(clock), embedded_first=embedded_first)
 
 
 def test_a_key_in_the_environment_is_enough(home: Home) -> None:
@@ -69,7 +71,14 @@ def test_the_primary_comes_first_and_the_rest_in_catalog_order(home: Home) -> No
 def test_two_primaries_are_refused(home: Home) -> None:
     text = "[fermix_core.providers.openai]\nprimary = true\n[fermix_core.providers.xai]\nprimary = true\n"
 
-    with pytest.raises(ConfigError, match="only one provider can be primary"):
+    with pytest.raises(ConfigError, match="only one can be primary"):
+        find(home, text)
+
+
+def test_a_primary_beside_the_local_model_is_refused(home: Home) -> None:
+    text = "[fermix_core.local_model]\nprimary = true\n[fermix_core.providers.xai]\nprimary = true\n"
+
+    with pytest.raises(ConfigError, match=r"only one can be primary, not .*xai and fermix_core\.local_model"):
         find(home, text)
 
 
@@ -98,6 +107,14 @@ async def test_the_embedded_model_stands_in_only_while_nothing_is_configured(hom
 
     assert (alone.current, alone.routes[0].facts.compact) == (Route("local", "qwen2.5-coder-0.5b"), True)
     assert beside.current == Route("openai", "gpt-5.5")
+
+
+async def test_the_embedded_model_comes_first_when_it_is_primary_and_the_usable_stand_in(home: Home) -> None:
+    found = find(home, "[fermix_core.providers.xai]\n", OPENAI_API_KEY="sk-environment-1")
+    async with Net.open(loopback_only=True) as net:
+        router = make(found, net, embedded=True, embedded_first=True)
+
+    assert [provider.route.provider for provider in router.routes] == ["local", "openai"]
 
 
 def test_any_compatible_server_needs_no_key_but_an_address_and_a_model(home: Home) -> None:

@@ -238,18 +238,19 @@ async def test_halves_of_a_surrogate_pair_are_joined(net: Net) -> None:
     assert completion.text == "\U0001f600 \ufffd"
 
 
-async def test_comments_hold_the_connection_but_not_the_turn(net: Net) -> None:
-    """PRV-23: keep-alive comments are no part of an answer."""
+@pytest.mark.parametrize("sign", [b": still working\n\n", b'data: {"type": "ping"}\n\n'], ids=["comment", "ping"])
+async def test_signs_of_life_hold_the_connection_but_not_the_turn(net: Net, sign: bytes) -> None:
+    """PRV-23: keep-alive comments and pings are no part of an answer."""
 
-    async def only_comments(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def only_signs(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
         while True:
-            writer.write(b": still working\n\n")
+            writer.write(sign)
             await writer.drain()
             await asyncio.sleep(0.01)
 
-    async with serving(only_comments) as url:
+    async with serving(only_signs) as url:
 
         async def endpoint() -> Endpoint:
             return Endpoint(url, None)

@@ -176,7 +176,45 @@ def test_a_refusal_says_what_is_open(machine: Machine) -> None:
     with pytest.raises(OutsideSandbox) as caught:
         machine.sandbox().find(NOWHERE, str(machine.outside / "other")).open_file()
 
-    assert str(machine.home.workspace) in (caught.value.user_text or "")
+    refused = machine.outside / "other"
+    assert caught.value.user_text == (
+        f"I may not look into {refused}: only these folders are open: {machine.home.workspace}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("mode", "cwd", "advice"),
+    [
+        ("standard", "srv", "; run from a folder inside your home, or add it to [sandbox] allowed_roots"),
+        (
+            "standard",
+            "home/ann",
+            "; run from a folder inside your home, or add a folder in it to [sandbox] allowed_roots",
+        ),
+        ("strict", "home/ann/project", "; add it to [sandbox] allowed_roots"),
+    ],
+)
+def test_asking_from_a_folder_that_is_not_open_is_told_for_relative_paths_too(
+    machine: Machine, mode: str, cwd: str, advice: str
+) -> None:
+    """Looked for in the workspace instead, the folder would seem to be empty."""
+    sandbox, folder = machine.sandbox(mode=mode), machine.top / cwd
+
+    for path in (".", "a.txt"):
+        with pytest.raises(OutsideSandbox) as caught:
+            sandbox.find(turn_at(folder), path)
+        assert caught.value.user_text == (
+            f"I may not look into {folder}: only these folders are open: {machine.home.workspace}{advice}"
+        )
+    assert sandbox.find(turn_at(folder), str(machine.home.workspace / "a.txt")).path.name == "a.txt"
+
+
+def test_nobody_is_told_how_to_open_what_is_protected(machine: Machine) -> None:
+    folder = machine.user_home / ".ssh"
+    with pytest.raises(OutsideSandbox) as caught:
+        machine.sandbox().find(turn_at(folder), ".")
+
+    assert caught.value.user_text == f"I may not look into {folder}: protected, no tool may touch it"
 
 
 def test_a_link_out_of_the_workspace_is_refused(machine: Machine) -> None:
@@ -193,7 +231,7 @@ def test_a_dangling_link_out_is_refused(machine: Machine) -> None:
     """SBX-02: the parent is inside, what the last part means is not."""
     (machine.home.workspace / "notes.md").symlink_to(machine.outside / "new.txt")
 
-    with pytest.raises(OutsideSandbox, match="outside"):
+    with pytest.raises(OutsideSandbox, match="only these folders are open"):
         machine.sandbox().find(NOWHERE, "notes.md")
 
 

@@ -11,7 +11,7 @@ from fermix.agent.model import ToolResult
 from fermix.agent.tools.files import READ_BYTES, states_after
 from fermix.trust import Trust
 from tests.agent.tools.conftest import Toolbox
-from tests.fakes.turns import make_turn
+from tests.fakes.turns import make_turn, turn_from
 
 
 async def test_a_file_is_read_whole(toolbox: Toolbox) -> None:
@@ -176,6 +176,31 @@ async def test_a_search_that_cannot_be_done_says_why(toolbox: Toolbox, pattern: 
 
 async def test_nothing_found_is_an_answer(toolbox: Toolbox) -> None:
     assert await toolbox.call("glob_search", pattern="*.py") == ToolResult(True, "nothing in . matches *.py")
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("glob_search", {"pattern": "*"}),
+        ("file_read", {"path": "plan.md"}),
+        ("content_search", {"pattern": "a"}),
+        ("content_search", {"pattern": "a", "regex": True}),
+    ],
+)
+async def test_a_folder_that_is_not_open_does_not_seem_empty(
+    toolbox: Toolbox, tmp_path: Path, tool: str, arguments: dict[str, str | bool]
+) -> None:
+    """Asked from a folder outside the home, a tool says that it may not look there and how it could."""
+    (tmp_path / "plan.md").write_text("a plan", encoding="utf-8")
+
+    result = await toolbox.call(tool, turn_from(tmp_path), **arguments)
+
+    assert result == ToolResult(
+        False,
+        f"I may not look into {tmp_path}: only these folders are open: {toolbox.workspace}; "
+        "run from a folder inside your home, or add a folder in it to [sandbox] allowed_roots",
+        denied=True,
+    )
 
 
 async def test_a_tree_without_end_is_left_in_time(toolbox: Toolbox) -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fermix.agent.model import ToolResult
-from fermix.message import LocalOrigin
 from tests.agent.tools.conftest import Toolbox
-from tests.fakes.turns import make_turn
+from tests.fakes.turns import turn_from
 from tests.requirements import covers
 
 
@@ -22,10 +20,18 @@ async def test_a_command_runs_in_the_workspace(toolbox: Toolbox) -> None:
 async def test_a_command_runs_where_the_operator_stands(toolbox: Toolbox, tmp_path: Path) -> None:
     project = tmp_path / "user/project"
     project.mkdir()
-    turn = make_turn()
-    turn = replace(turn, message=replace(turn.message, origin=LocalOrigin(project)))
 
-    assert (await toolbox.call("shell", turn, command="pwd")).text == f"{project}\n"
+    assert (await toolbox.call("shell", turn_from(project), command="pwd")).text == f"{project}\n"
+
+
+async def test_a_command_that_runs_elsewhere_says_where_and_why(toolbox: Toolbox, tmp_path: Path) -> None:
+    """A listing of the workspace is not to be taken for one of the folder that was asked about."""
+    result = await toolbox.call("shell", turn_from(tmp_path), command="pwd")
+
+    assert result.ok
+    assert result.text.startswith(
+        f"{toolbox.workspace}\n\n[this ran in {toolbox.workspace}: I may not look into {tmp_path}: only"
+    )
 
 
 @pytest.mark.parametrize(
@@ -96,7 +102,7 @@ async def test_nothing_of_ours_reaches_a_command(toolbox: Toolbox) -> None:
     [
         ({"command": "rm -rf ~"}, "refused in every mode: this deletes a whole system or home folder"),
         ({"command": "pwd", "working_dir": "/etc"}, "protected, no tool may touch it"),
-        ({"command": "pwd", "working_dir": ".."}, "outside the allowed folders"),
+        ({"command": "pwd", "working_dir": ".."}, "only these folders are open"),
     ],
 )
 async def test_what_is_not_allowed_is_denied(toolbox: Toolbox, arguments: dict[str, str], sentence: str) -> None:
