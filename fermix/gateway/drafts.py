@@ -15,9 +15,9 @@ from typing import TypeVar
 
 from fermix.agent.model import Delta
 from fermix.clock import Clock
-from fermix.errors import ChannelUnavailable
+from fermix.errors import ChannelUnavailable, FermixError
 from fermix.gateway.channel import Drafts
-from fermix.gateway.stream import Items, Note, Reader
+from fermix.gateway.stream import Announce, Items, Note, Reader
 from fermix.gateway.text import Piece, pieces
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,9 @@ CALL_S = 15.0
 class DraftStream:
     """A `Stream` that edits."""
 
-    def __init__(self, reader: Reader, drafts: Drafts, clock: Clock, note: Note) -> None:
+    def __init__(self, reader: Reader, drafts: Drafts, clock: Clock, note: Note, announce: Announce) -> None:
+        self.doubtful = False
+        self._announce = announce
         self._room = reader.room
         self._chat = _Chat(reader, drafts, clock)
         self._note = note
@@ -103,6 +105,7 @@ class DraftStream:
         self._writes += 1
         try:
             if self._live is None:
+                await self._announce((*self._kept, *self._full, *self._doomed))
                 self._live = await self._chat.open(text)
                 self._tell()
             else:
@@ -112,7 +115,12 @@ class DraftStream:
             log.info("a draft could not be written: %s", error)
             self._failures += error.retry_after_s is None
             if self._live is None and error.landed:
-                self._frozen = True
+                self._frozen = self.doubtful = True
+            elif self._live is None:
+                self._tell()
+        except FermixError as error:
+            log.info("a draft cannot be written down; the answer comes whole: %s", error)
+            self._frozen = True
         if self._writes >= MOST_WRITES or self._failures >= MOST_FAILURES:
             self._frozen = True
 
