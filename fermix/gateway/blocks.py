@@ -23,6 +23,8 @@ TICK_S = 1.0  # between two blocks, and without a new word until a shorter one g
 class BlockStream:
     """A `Stream` that posts."""
 
+    doubtful = False
+
     def __init__(self, room: Room, clock: Clock, post: Post) -> None:
         self._room = room
         self._clock = clock

@@ -143,7 +143,8 @@ class Delivery:
         return await self._send(sending.part)
 
     async def _send(self, part: Outgoing) -> str:
-        reply = Text(MARK + part.text if part.marked else part.text, part.model)
+        says_so = not part.marked or part.text.startswith(MARK)
+        reply = Text(part.text if says_so else f"{MARK}{part.text}", part.model)
         try:
             async with asyncio.timeout(SEND_S):
                 return await self._channel.send(self._message, reply, part.key)

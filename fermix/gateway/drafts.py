@@ -15,9 +15,9 @@ from typing import TypeVar
 
 from fermix.agent.model import Delta
 from fermix.clock import Clock
-from fermix.errors import ChannelUnavailable
+from fermix.errors import ChannelUnavailable, FermixError
 from fermix.gateway.channel import Drafts
-from fermix.gateway.stream import Items, Note, Reader
+from fermix.gateway.stream import Announce, Items, Note, Reader
 from fermix.gateway.text import Piece, pieces
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,9 @@ CALL_S = 15.0
 class DraftStream:
     """A `Stream` that edits."""
 
-    def __init__(self, reader: Reader, drafts: Drafts, clock: Clock, note: Note) -> None:
+    def __init__(self, reader: Reader, drafts: Drafts, clock: Clock, note: Note, announce: Announce) -> None:
+        self.doubtful = False
+        self._announce = announce
         self._room = reader.room
         self._chat = _Chat(reader, drafts, clock)
         self._note = note
@@ -103,6 +105,7 @@ class DraftStream:
         self._writes += 1
         try:
             if self._live is None:
+                await self._announce((*self._kept, *self._full, *self._doomed))
                 self._live = await self._chat.open(text)
                 self._tell()
             else:
@@ -111,10 +114,21 @@ class DraftStream:
         except ChannelUnavailable as error:
             log.info("a draft could not be written: %s", error)
             self._failures += error.retry_after_s is None
-            if error.landed:  # nobody knows what the draft shows now, nor the id of one that was to open
-                self._shown, self._frozen = "", self._frozen or self._live is None
+            self._judge(landed=error.landed)
+        except FermixError as error:
+            log.info("a draft cannot be written down; the answer comes whole: %s", error)
+            self._frozen = True
         if self._writes >= MOST_WRITES or self._failures >= MOST_FAILURES:
             self._frozen = True
+
+    def _judge(self, *, landed: bool) -> None:
+        """Take in what a failed write left: unknown is what a draft shows after an edit, or the id of a new one."""
+        if self._live is not None:
+            self._shown = "" if landed else self._shown
+        elif landed:
+            self._frozen = self.doubtful = True
+        else:
+            self._tell()
 
     def _turn_over(self, length: int) -> None:
         """The bubble is full: the text goes on in a new one."""

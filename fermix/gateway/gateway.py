@@ -159,6 +159,8 @@ class Gateway:
 
     async def _resume(self, accepted: Accepted, found: Unfinished, step: Step, channel: Channel) -> None:
         found = await tidied(found, channel)
+        if found.doubtful:
+            accepted.replier.doubt()
         if step == "run":
             await self._prepare(accepted)
         else:

@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 Outcome = Literal["answered", "handled", "stopped", "failed", "refused", "excused"]
 State = Literal["unsent", "in_flight", "sent", "failed"]
 
+UNKNOWN_DRAFT = "?"  # stands for a draft that may have been opened under an id that nobody wrote down
 PURGED_AT_ONCE = 20  # more than one accept adds, so that old rows never gather
 
 Row = tuple[SqlValue, ...]
@@ -97,6 +98,11 @@ class Unfinished:
     outcome: Outcome | None
     replies: tuple[Outgoing, ...]
 
+    @property
+    def doubtful(self) -> bool:
+        """Whether a draft may stand in the chat that nobody can remove."""
+        return self.draft is not None and self.draft.split("\n")[0] == UNKNOWN_DRAFT
+
 
 _MESSAGE = TypeAdapter(Message)
 _UNFINISHED_ROW = TypeAdapter(Unfinished)
@@ -148,6 +154,10 @@ class Ledger:
     def stop(self, entry: Entry) -> None:
         """Note that somebody stopped this message, before it has settled: it must not run again."""
         self._post("UPDATE inbox SET stopped = 1 WHERE id = ?", entry.id)
+
+    async def drafting(self, entry: Entry, bubbles: str) -> None:
+        """Remember that a draft is about to be opened, before it is. Raises as `accept` does."""
+        await self._database.run(_statement("UPDATE inbox SET draft = ? WHERE id = ?", (bubbles, entry.id)))
 
     def draft(self, entry: Entry, platform_id: str | None) -> None:
         """Remember the draft that stands in the chat, None when it is gone or sealed."""

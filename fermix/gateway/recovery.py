@@ -17,7 +17,7 @@ from fermix.errors import ChannelUnavailable
 from fermix.events import MessageSettled
 from fermix.gateway.answer import UNDELIVERED, TurnServices
 from fermix.gateway.channel import Channel
-from fermix.gateway.ledger import Outcome, Outgoing, Unfinished
+from fermix.gateway.ledger import UNKNOWN_DRAFT, Outcome, Outgoing, Unfinished
 from fermix.gateway.replies import Replier
 
 log = logging.getLogger(__name__)
@@ -63,10 +63,12 @@ async def tidied(found: Unfinished, channel: Channel) -> Unfinished:
     live, *others = found.draft.split("\n")
     try:
         for bubble in (live, *(others if found.answer is None else ())):
-            if bubble:
+            if bubble and bubble != UNKNOWN_DRAFT:
                 await drafts.discard(found.message, bubble)
     except ChannelUnavailable as error:
         log.warning("a draft is left in a chat of %s: %s", channel.name, error)
+        return found
+    if live == UNKNOWN_DRAFT:
         return found
     final = [reply for reply in found.replies if reply.settles]
     unsealed = final[0] if final and final[0].state == "in_flight" else None

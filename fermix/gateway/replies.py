@@ -22,7 +22,7 @@ from fermix.gateway.blocks import BlockStream
 from fermix.gateway.channel import Channel, StreamTier
 from fermix.gateway.delivery import MARK, Delivered, Delivery
 from fermix.gateway.drafts import DraftStream
-from fermix.gateway.ledger import Entry, Ledger, Outcome, Outgoing
+from fermix.gateway.ledger import UNKNOWN_DRAFT, Entry, Ledger, Outcome, Outgoing
 from fermix.gateway.stream import Reader, Room, Silence, Stream, resolve_tier
 from fermix.gateway.text import split
 from fermix.gateway.typing import typing
@@ -57,7 +57,12 @@ class Replier:
         self._stream: Stream = Silence(self._room)
         self._said: set[str] = set()
         self._effect_marked = False
+        self._doubtful = False
         self._left = False
+
+    def doubt(self) -> None:
+        """An earlier process may have left a draft in the chat that nobody can remove: the answer says so."""
+        self._doubtful = True
 
     @asynccontextmanager
     async def answering(self) -> AsyncGenerator[None]:
@@ -91,6 +96,8 @@ class Replier:
     async def answer(self, text: str, model: str) -> Delivered:
         """Send what the agent said; what this turn has sent already is not said twice (DLV-09)."""
         parts = await self._stream.finish("" if text in self._said else text)
+        if self._doubtful or self._stream.doubtful:
+            parts = [f"{MARK}{part}" if number == 0 else part for number, part in enumerate(parts)]
         try:
             rows = await self._ledger.outgoing(self._entry, parts, settles="answered", model=model, answer=text)
         except FermixError as error:
@@ -143,9 +150,11 @@ class Replier:
         """Resolve how this answer is shown, once."""
         channel, services = self._channel, self._services
         match resolve_tier(channel, services.streaming.get(channel.name)):
+            case "draft" if self._doubtful:
+                return Silence(self._room)
             case "draft" if (drafts := channel.abilities.drafts) is not None:
                 reader = Reader(channel, self._message, self._room)
-                return DraftStream(reader, drafts, services.clock, self._note_bubbles)
+                return DraftStream(reader, drafts, services.clock, self._note_bubbles, self._announce_draft)
             case "block":
                 return BlockStream(self._room, services.clock, self._post_block)
             case _:
@@ -154,6 +163,9 @@ class Replier:
     def _note_bubbles(self, live: str | None, others: Sequence[str]) -> None:
         bubbles = (live or "", *others)
         self._ledger.draft(self._entry, "\n".join(bubbles) if any(bubbles) else None)
+
+    async def _announce_draft(self, others: Sequence[str]) -> None:
+        await self._ledger.drafting(self._entry, "\n".join((UNKNOWN_DRAFT, *others)))
 
     async def _post_block(self, text: str) -> bool:
         try:

@@ -23,6 +23,13 @@ Note = Callable[[str | None, Sequence[str]], None]
 """Write down what of this turn stands in the chat: the draft at work, and bubbles that are complete but not final."""
 
 
+Announce = Callable[[Sequence[str]], Awaitable[None]]
+"""Write down, before it happens, that a draft is about to stand in the chat beside these bubbles; its id comes later.
+
+Raises: FermixError when it cannot be written; then the draft must not be opened.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Room:
     """How long one message of a channel may be."""
@@ -57,6 +64,11 @@ class Stream(Protocol):
 
     async def seal(self) -> str | None:
         """Turn the preview into the first of those texts; the platform's id, or None when it has to be sent."""
+        ...
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether a part of the answer may stand in the chat where nobody can remove it."""
         ...
 
     async def sweep(self) -> None:
@@ -110,6 +122,8 @@ class Items:
 
 class Silence:
     """Nothing is shown before the end."""
+
+    doubtful = False
 
     def __init__(self, room: Room) -> None:
         self._room = room

@@ -98,8 +98,8 @@ async def test_question_of_a_conversation_that_is_cleared_meanwhile_is_not_store
     """Reference 3, 9.1: a /new between reading the history and storing the question belongs before the question."""
     read = world.conversations.history
 
-    async def read_and_clear(key: ConversationKey) -> tuple[ChatMessage, ...]:
-        earlier = await read(key)
+    async def read_and_clear(key: ConversationKey, *, before: int | None = None) -> tuple[ChatMessage, ...]:
+        earlier = await read(key, before=before)
         await world.conversations.clear(key)
         return earlier
 

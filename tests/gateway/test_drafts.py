@@ -68,7 +68,11 @@ async def desk(limit: int | None = None, *, moves_itself: bool = False) -> Async
         notes.append((live, tuple(others)))
 
     reader = Reader(channel, message("hi"), Room(limit, len))
-    stream = DraftStream(reader, channel, clock, note)
+
+    async def announce(others: Sequence[str]) -> None:
+        notes.append(("?", tuple(others)))
+
+    stream = DraftStream(reader, channel, clock, note, announce)
     async with asyncio.timeout(20), stream.running():
         yield Desk(channel, clock, stream, notes)
 
@@ -149,7 +153,7 @@ async def test_the_draft_becomes_the_answer() -> None:
         await at.answer(WORDS + "The end.")
 
         assert [(one.kind, one.text) for one in at.platform.shown()] == [("draft", WORDS + "The end.")]
-        assert at.notes == [("p1", ()), (None, ()), (None, ())]
+        assert at.notes == [("?", ()), ("p1", ()), (None, ()), (None, ())]
 
 
 async def test_a_draft_that_shows_the_whole_answer_is_not_written_again() -> None:
@@ -337,7 +341,7 @@ async def test_a_daemon_that_goes_leaves_the_draft_to_the_next_start() -> None:
 
         assert sealing.result() is None
         assert at.platform.texts() == [WORDS.rstrip()]
-        assert at.notes == [("p1", ())]
+        assert at.notes == [("?", ()), ("p1", ())]
 
 
 async def test_an_answer_that_is_another_text_replaces_all_that_was_shown() -> None:
@@ -376,7 +380,8 @@ async def test_words_before_a_tool_call_stay_a_message_of_their_own() -> None:
             "I will look into the folder first and then tell.",
             "There are three files in it, all of them small. Done.",
         ]
-        assert at.notes == [("p1", ()), ("p3", ("p1",)), (None, ("p1",)), (None, ())]
+        assert at.notes[1::2] == [("p1", ()), ("p3", ("p1",)), (None, ())]
+        assert at.notes[::2] == [("?", ()), ("?", ("p1",)), (None, ("p1",))]
 
 
 async def test_words_that_were_not_finished_in_time_become_the_answer() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from fermix.agent.turn import ReplyPort, Turn, TurnOutcome
 from fermix.gateway.delivery import MARK
-from fermix.gateway.ledger import Entry, Ledger, Outgoing
+from fermix.gateway.ledger import UNKNOWN_DRAFT, Entry, Ledger, Outgoing
 from fermix.gateway.recovery import MOST_AGE
 from fermix.message import LocalOrigin, Media, Message, Text
 from fermix.trust import Trust
@@ -272,6 +272,18 @@ async def test_a_draft_left_in_the_chat_is_removed_before_the_answer_comes(insta
         await life.settled(1)
 
     assert install.platform.texts() == ["HI"]
+
+
+async def test_a_draft_that_nobody_can_remove_makes_the_answer_say_so(install: Install) -> None:
+    """Killed between the opening of a draft and the note of its id: part of the answer may stand in the chat."""
+    channel = FakeChannel("chat", platform=install.platform, can=("drafts",))
+    async with install.ledger() as ledger:
+        await ledger.drafting(await left(ledger), UNKNOWN_DRAFT)
+        await channel.open(chat("hi"), "half an ans")
+    async with install.start(channel=channel) as life:
+        await life.settled(1)
+
+    assert install.platform.texts() == ["half an ans", f"{MARK}HI"]
 
 
 async def test_pictures_of_a_local_client_are_not_kept_and_the_sender_is_told(install: Install) -> None:

@@ -53,8 +53,11 @@ def fake(install: Install, *can: Ability) -> FakeChannel:
 
 async def test_the_draft_becomes_the_answer_and_is_in_the_ledger(install: Install) -> None:
     channel = fake(install, "drafts")
-    async with install.start(FakeAgent(Writer()), channel) as at:
+    writer = Writer(waits=True)
+    async with install.start(FakeAgent(writer), channel) as at:
         await at.say("hi")
+        await install.platform.until(lambda: bool(install.platform.shown()))
+        writer.go.set()
 
         assert await at.settled(1) == [("m1", "completed")]
         assert at.agent.committed == ["m1"]
@@ -69,8 +72,7 @@ async def test_a_stop_takes_the_draft_back(install: Install) -> None:
     writer = Writer(waits=True)
     async with install.start(FakeAgent(writer), fake(install, "drafts")) as at:
         await at.say("hi")
-        await asyncio.wait_for(writer.streamed.wait(), 5)
-        assert install.platform.texts() == [(ANSWER * 3).rstrip()]
+        await install.platform.until(lambda: install.platform.texts() == [(ANSWER * 3).rstrip()])
         await at.say("/stop", id="m2")
         await at.settled(2)
 
@@ -103,10 +105,12 @@ async def test_what_a_turn_has_sent_is_not_said_again_by_its_draft(install: Inst
 
 
 async def test_a_draft_that_cannot_be_sealed_is_replaced(install: Install) -> None:
-    agent = FakeAgent(Writer(completed("Another answer than the one that was streamed.")))
+    writer = Writer(completed("Another answer than the one that was streamed."), waits=True)
     install.platform.fail("edit", *[AWAY] * 20)
-    async with install.start(agent, fake(install, "drafts")) as at:
+    async with install.start(FakeAgent(writer), fake(install, "drafts")) as at:
         await at.say("hi")
+        await install.platform.until(lambda: bool(install.platform.shown()))
+        writer.go.set()
 
         assert await at.settled(1) == [("m1", "completed")]
     assert install.platform.texts() == ["Another answer than the one that was streamed."]
@@ -117,7 +121,7 @@ async def test_a_shutdown_leaves_the_draft_to_the_next_start(install: Install, m
     writer = Writer(waits=True)
     async with install.start(FakeAgent(writer), fake(install, "drafts")) as at:
         await at.say("hi")
-        await asyncio.wait_for(writer.streamed.wait(), 5)
+        await install.platform.until(lambda: bool(install.platform.shown()))
     assert len(install.platform.shown()) == 1
     async with install.start(FakeAgent(), fake(install, "drafts")) as at:
         assert await at.settled(1) == [("m1", "completed")]
@@ -171,7 +175,7 @@ async def test_how_a_turn_streams_is_decided_once(install: Install) -> None:
     writer = Writer(waits=True)
     async with install.start(FakeAgent(writer), fake(install, "drafts")) as at:
         await at.say("hi")
-        await asyncio.wait_for(writer.streamed.wait(), 5)
+        await install.platform.until(lambda: bool(install.platform.shown()))
         at.gateway.stream_as({"chat": "off"})
         writer.go.set()
         await at.say("again", id="m2")

@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Literal
+from typing import Literal, get_args
 
 from fermix.gateway.delivery import MARK
 from fermix.protocol.client import DaemonClient, DaemonGone
@@ -26,7 +26,7 @@ from tests.fakes.provider import Answer, Asked, Call, ScriptedProvider
 from tests.flows.product import REPO, compatible
 
 Mode = Literal["idempotent", "lookup", "plain", "parts", "drafts", "local"]
-MODES: tuple[Mode, ...] = ("idempotent", "lookup", "plain", "parts", "local")
+MODES: tuple[Mode, ...] = get_args(Mode)
 WAIT_S = 20.0
 SLOW_S = 60.0  # a turn that only a stop can end
 UNASKED = ("plain", "drafts")  # platforms that cannot say what became of a send
@@ -74,7 +74,8 @@ class Heard:
 
     answers: str
     text: str
-    key: str
+    key: str = ""
+    id: str = ""
 
 
 class Lives:
@@ -229,7 +230,7 @@ def problems(trial: Trial) -> list[str]:
     with closing(sqlite3.connect(trial.home / "memory.db")) as connection:
         inbox = connection.execute("SELECT message_id, outcome FROM inbox ORDER BY id").fetchall()
         outbox = connection.execute(
-            "SELECT message_id, text, marked, state FROM outbox JOIN inbox ON inbox.id = entry_id ORDER BY outbox.id"
+            "SELECT message_id, platform_id, state FROM outbox JOIN inbox ON inbox.id = entry_id ORDER BY outbox.id"
         ).fetchall()
         stored = connection.execute(
             "SELECT chat_id, role, content FROM messages WHERE kind = 'chat_message' ORDER BY id"
@@ -238,15 +239,22 @@ def problems(trial: Trial) -> list[str]:
     found = [f"accepted {len(inbox)} times, not {len(SCENE)}"] if len(inbox) != len(SCENE) else []
     found += [f"{id} was acknowledged and lost" for id in trial.acked - outcomes.keys()]
     found += [f"{id} has no last word" for id, outcome in inbox if outcome is None]
+    known = {platform_id for _, platform_id, _ in outbox}
     heard = trial.heard if trial.mode == "local" else _shown(trial)
     for said in SCENE:
-        texts = [one.text for one in heard if one.answers == said.id]
+        mine = [one for one in heard if one.answers == said.id]
+        if trial.mode == "drafts":
+            unknown = [one for one in mine if one.id not in known]
+            mine = [one for one in mine if one.id in known]
+            if unknown and not any(one.text.startswith((MARK, EXCUSED)) for one in mine):
+                found.append(f"{said.id} has left something in the chat that nobody was told of: {unknown}")
+        texts = [one.text for one in mine]
         if trial.mode == "parts" and texts:
             texts = [" ".join(" ".join(texts).split())]
         found += _replies(said, trial, texts, outcomes.get(said.id) or "lost")
     if trial.mode != "local":
         found += _order(heard)
-        found += [f"{id} was not delivered: {state}" for id, _, _, state in outbox if state != "sent" and _sure(trial)]
+        found += [f"{id} was not delivered: {state}" for id, _, state in outbox if state != "sent" and _sure(trial)]
     return found + _history(stored, outcomes) + _effects(trial, outcomes)
 
 
@@ -257,7 +265,7 @@ def _sure(trial: Trial) -> bool:
 
 def _shown(trial: Trial) -> list[Heard]:
     platform = Platform(path=trial.root / "platform")
-    return [Heard(one.answers, one.text, one.key) for one in platform.shown()]
+    return [Heard(one.answers, one.text, one.key, one.id) for one in platform.shown()]
 
 
 def _replies(said: Said, trial: Trial, texts: Sequence[str], outcome: str) -> list[str]:

@@ -9,6 +9,7 @@ message, from the moment one is read, and ends the process at the step that PROO
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import json
 import os
 import signal
@@ -32,6 +33,7 @@ from tests.fakes.turns import make_capability
 from tests.proof.twins import TWINS
 
 COUNTED = ("intake", "lane", "turn", "delivery", "draft", "typing", "history", "client")
+PR_SET_PDEATHSIG = 1
 PRELOADED = (openai_chat,)
 
 
@@ -134,6 +136,7 @@ def live() -> int:
 
 
 def main() -> None:
+    _die_with_the_parent()
     for line in sys.stdin:
         environ: dict[str, str] = json.loads(line)
         pid = os.fork()
@@ -144,8 +147,15 @@ def main() -> None:
         print(os.waitstatus_to_exitcode(status), flush=True)
 
 
+def _die_with_the_parent() -> None:
+    """Leave no daemon behind, however the test ends."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def _be_born(environ: Mapping[str, str]) -> None:
     code = 70
+    _die_with_the_parent()
     try:
         os.environ.clear()
         os.environ.update(environ)
