@@ -32,5 +32,5 @@ def figures() -> Iterator[Figure]:
             time.sleep(SETTLE_S)
             after = proportional_bytes(process.pid)
     yield Figure(f"{KIND}.idle_cpu_10_s", idle_cpu_s * 1000, "ms")
-    yield Figure(f"{KIND}.idle_memory", idle / 2**20, "MiB (PSS)", 60.0)
-    yield Figure(f"{KIND}.growth_1000_turns", (after - idle) / 2**20, "MiB (PSS)", 8.0)
+    yield Figure(f"{KIND}.idle_memory", idle / 1e6, "MB (PSS)", 60.0)
+    yield Figure(f"{KIND}.growth_1000_turns", (after - idle) / 1e6, "MB (PSS)", 8.0)

@@ -117,9 +117,14 @@ class Connection:
 
 
 def socket_path(environ: Mapping[str, str]) -> str:
-    """Where the daemon of this home listens; the same rule as `home.Home.locate`, without its imports."""
-    home = environ.get("FERMIX_HOME", "").strip() or "~/.fermix"
-    return os.path.join(os.path.expanduser(home), "daemon.sock")  # noqa: PTH111, PTH118 - pathlib costs 10 ms
+    """Where the daemon of this home listens; the same rule as `home.Home.locate`, without its imports.
+
+    Raises: RequestFailed when FERMIX_HOME is a relative path.
+    """
+    home = os.path.expanduser(environ.get("FERMIX_HOME", "").strip() or "~/.fermix")  # noqa: PTH111 - pathlib costs 10 ms
+    if not os.path.isabs(home):  # noqa: PTH117
+        raise RequestFailed(0, "FERMIX_HOME must be an absolute path")
+    return os.path.join(home, "daemon.sock")  # noqa: PTH118
 
 
 def _message(line: bytes) -> dict[str, object]:

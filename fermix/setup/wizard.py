@@ -36,6 +36,10 @@ class Answers:
     model: str | None = None
     secret_store: StoreKind | None = None
 
+    @property
+    def is_local(self) -> bool:
+        return self.provider == LOCAL_ID
+
 
 @dataclass(frozen=True, slots=True)
 class Saved:
@@ -98,7 +102,7 @@ class Wizard:
 
     def check(self, answers: Answers) -> None:
         """Look whether a provider could be asked with these answers. Raises: WrongAnswer, NeedsOperator."""
-        if answers.provider == LOCAL_ID:
+        if answers.is_local:
             self._check_local()
             return
         spec = find_spec(answers.provider)
@@ -112,7 +116,7 @@ class Wizard:
     def save(self, answers: Answers) -> Saved:
         """Write the answers. Raises: WrongAnswer, ConfigError, NeedsOperator, Unavailable."""
         self.check(answers)
-        spec = None if answers.provider == LOCAL_ID else find_spec(answers.provider)
+        spec = None if answers.is_local else find_spec(answers.provider)
         if spec is not None and not self._model(spec, answers):
             raise WrongAnswer("model", f"{spec.label} needs the name of a model")
         core = self._config.core.settings

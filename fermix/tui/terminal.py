@@ -56,6 +56,15 @@ def _watch(descriptors: Sequence[int], stop: int, leave: Callable[[], object]) -
         return
     for descriptor in descriptors:
         poll.unregister(descriptor)
+    _let_go(descriptors)
     leave()
     if not poll.poll(LEAVE_MS):
         os._exit(GONE)
+
+
+def _let_go(descriptors: Sequence[int]) -> None:
+    """Point them nowhere: what is still written on the way out must not fail and change the exit code."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in descriptors:
+        os.dup2(nowhere, descriptor)
+    os.close(nowhere)

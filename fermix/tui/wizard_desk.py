@@ -70,6 +70,8 @@ def _try_and_save(wizard: Wizard, answers: Answers) -> str:
     from fermix.setup.questions import ask_model, find_spec
     from fermix.setup.trial import doubt, why_not
 
+    if answers.is_local:
+        return ". ".join(["The local model answers", *wizard.save(answers).notes]) + "."
     spec = find_spec(answers.provider)
     found = probe(spec, wizard.base_url(spec, answers.base_url), wizard.key_for(spec, answers.key))
     if found.outcome == "rejected":

@@ -366,6 +366,24 @@ def test_person_is_led_through_and_the_key_is_never_echoed(home: Home, server: M
 
 
 @pytest.mark.slow
+def test_person_is_asked_again_for_a_server_that_is_away(home: Home) -> None:
+    with model_list() as gone:
+        pass
+    with Terminal(["setup"]) as terminal:
+        terminal.wait_for("Who should answer? [local]: ")
+        terminal.type("ollama\r")
+        for _ in range(3):
+            terminal.wait_for("Address of Ollama [http://localhost:11434/v1]: ")
+            terminal.seen = ""
+            terminal.type(gone.base_url + "\r")
+            terminal.wait_for("Ollama cannot be reached at 127.0.0.1 (ConnectError).")
+        terminal.wait_for("3 tries at Ollama failed; nothing was saved")
+
+        assert terminal.exit_code() == 1
+    assert settings(home) == ""
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("key", ["\x03", "\x04"])
 def test_leaving_saves_nothing(home: Home, key: str) -> None:
     with Terminal(["setup"]) as terminal:

@@ -152,3 +152,14 @@ def _until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not come true in time"
+
+
+@pytest.mark.parametrize("verb", ["ask", "status", "stop", "start"])
+def test_a_relative_home_is_named_by_every_verb(tmp_path: Path, verb: str) -> None:
+    """CFG-06: a relative home is refused, not taken for a home without a daemon."""
+    product = Product(tmp_path, extra={"FERMIX_HOME": "relative"})
+    product.prepare()
+    done = product.run(verb, *(["hi"] if verb == "ask" else []))
+
+    assert done.returncode == 1
+    assert "absolute path" in done.stderr

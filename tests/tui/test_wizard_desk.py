@@ -71,6 +71,16 @@ async def test_key_that_works_is_kept_in_the_private_file(desk: WizardDesk, home
     assert home.auth.stat().st_mode & 0o777 == 0o600
 
 
+async def test_local_model_takes_the_place_of_a_provider(desk: WizardDesk, home: Home):
+    with provider(200) as base_url:
+        await desk.save("openai_compatible", key="sk-works", base_url=base_url)
+
+    said = await desk.save("local", key="", base_url="")
+
+    assert said.startswith("The local model answers. OpenAI-compatible server stays configured and stands in")
+    assert "[fermix_core.local_model]\nprimary = true" in home.config.read_text(encoding="utf-8")
+
+
 async def test_refused_key_is_not_kept(desk: WizardDesk, home: Home):
     with provider(401) as base_url, pytest.raises(NeedsOperator, match="refused the key"):
         await desk.save("openai", key="sk-wrong", base_url=base_url)
