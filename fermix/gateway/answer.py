@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 
 BROKEN = "Something went wrong on my side; the log has the details. Please try again."
 UNDELIVERED = "The reply could not be delivered."
+UNWRITTEN = "The answer could not be written down, so it was not sent. The next start takes it up."
 
 
 class Agent(Protocol):
@@ -65,6 +66,8 @@ class Answer:
         async with self._replier.answering():
             outcome = await self._outcome()
             settled = await self._settled(outcome)
+        if settled is None and self._ending != "leave":
+            settled = Failed(UNWRITTEN, "the ledger cannot be written")
         if settled is not None:
             usage = outcome.usage if isinstance(outcome, Completed) else Usage()
             self._tell(settled, self._services.clock.monotonic() - started, usage)

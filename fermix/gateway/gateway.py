@@ -158,7 +158,10 @@ class Gateway:
         self._start(self._resume(accepted, found, step, channel), message)
 
     async def _resume(self, accepted: Accepted, found: Unfinished, step: Step, channel: Channel) -> None:
-        found = await tidied(found, channel)
+        try:
+            found = await tidied(found, channel)
+        except Exception:
+            log.exception("what a message of an earlier start left in its chat stays there")
         if found.doubtful:
             accepted.replier.doubt()
         if step == "run":
@@ -224,7 +227,9 @@ class Gateway:
 
     async def _end(self, accepted: Accepted, sentence: str, outcome: Outcome) -> None:
         """Answer with a sentence of our own and no turn."""
-        if await accepted.replier.tell(sentence, outcome) != "left":
+        ended = await accepted.replier.tell(sentence, outcome)
+        accepted.slot.release()  # also when the sentence waits for the next start
+        if ended != "left":
             self._settle(accepted, outcome, "" if outcome == "handled" else sentence)
 
     async def _command(self, command: Command, rest: str, accepted: Accepted) -> None:
