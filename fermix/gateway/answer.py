@@ -22,9 +22,7 @@ log = logging.getLogger(__name__)
 
 BROKEN = "Something went wrong on my side; the log has the details. Please try again."
 UNDELIVERED = "The reply could not be delivered."
-UNWRITTEN = (
-    "My answer could not be written to disk, so it was not sent; `fermix status` tells why. The next start tries again."
-)
+UNWRITTEN = "The answer could not be written down, so it was not sent. The next start takes it up."
 
 
 class Agent(Protocol):
@@ -69,7 +67,7 @@ class Answer:
             outcome = await self._outcome()
             settled = await self._settled(outcome)
         if settled is None and self._ending != "leave":
-            settled = Failed(UNWRITTEN, "the ledger failed")  # for whoever watches; the message stays unfinished
+            settled = Failed(UNWRITTEN, "the ledger cannot be written")
         if settled is not None:
             usage = outcome.usage if isinstance(outcome, Completed) else Usage()
             self._tell(settled, self._services.clock.monotonic() - started, usage)

@@ -150,6 +150,11 @@ class Delivery:
                 return await self._channel.send(self._message, reply, part.key)
         except TimeoutError as error:
             raise ChannelUnavailable(f"no answer within {SEND_S:g} s", landed=True) from error
+        except FermixError:
+            raise
+        except Exception as error:  # an adapter's bug ends neither the lane nor the daemon
+            log.exception("channel %s broke in a send", self._channel.name)
+            raise ChannelUnavailable(f"the channel broke: {error!r}", landed=True) from error
 
     async def _find(self, lookup: Lookup, part: Outgoing) -> str | None:
         """Look whether a send landed; while that cannot be told, it stays unknown."""

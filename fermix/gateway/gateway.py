@@ -158,7 +158,10 @@ class Gateway:
         self._start(self._resume(accepted, found, step, channel), message)
 
     async def _resume(self, accepted: Accepted, found: Unfinished, step: Step, channel: Channel) -> None:
-        found = await tidied(found, channel)
+        try:
+            found = await tidied(found, channel)
+        except Exception:
+            log.exception("what a message of an earlier start left in its chat stays there")
         if found.doubtful:
             accepted.replier.doubt()
         if step == "run":

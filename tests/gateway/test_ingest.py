@@ -11,11 +11,12 @@ import pytest
 from fermix.agent.turn import ReplyPort, Turn, TurnOutcome
 from fermix.errors import NeedsOperator
 from fermix.events import ServiceState
+from fermix.gateway.delivery import MARK
 from fermix.gateway.gateway import EMPTY, FULL, RESTARTING
 from fermix.gateway.queue import MOST_WAITING, MOST_WAITING_BYTES
-from fermix.message import Text
+from fermix.message import Message, Reply, Text
 from fermix.trust import Trust
-from tests.fakes.channel import FakeAgent, completed, message
+from tests.fakes.channel import FakeAgent, FakeChannel, completed, message
 from tests.fakes.platform import AWAY, rate_limited
 from tests.gateway.conftest import Install
 from tests.requirements import covers
@@ -169,6 +170,46 @@ async def test_a_platform_that_is_away_for_a_while_gets_the_reply_later(install:
 
     assert install.platform.texts() == ["HI"]
     assert install.clock.sleeps == [1.0, 20.0, 4.0]
+
+
+async def test_an_adapter_that_breaks_in_a_send_ends_no_lane(install: Install) -> None:
+    class Buggy(FakeChannel):
+        bugs = 1
+
+        async def send(self, message: Message, reply: Reply, key: str) -> str:
+            if self.bugs:
+                self.bugs -= 1
+                raise KeyError("chat")
+            return await super().send(message, reply, key)
+
+    async with install.start(channel=Buggy("chat", platform=install.platform, can=())) as life:
+        await life.say("hi", "m1")
+        await life.say("", "m2")
+        await life.settled(2)
+
+    assert sorted(install.platform.texts()) in (sorted([f"{MARK}HI", EMPTY]), sorted(["HI", f"{MARK}{EMPTY}"]))
+
+
+async def test_a_disk_that_fills_up_keeps_the_answer_for_the_next_start(
+    install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What cannot be written down is not sent: it could be sent twice. The lane and the screen go on."""
+
+    async def full(*_: object, **__: object) -> None:
+        raise NeedsOperator("the disk is full", advice="free some space")
+
+    async with install.start() as life:
+        with monkeypatch.context() as broken:
+            broken.setattr(life.ledger, "outgoing", full)
+            await life.say("hi", "m1")
+            assert await life.settled(1) == [("m1", "failed")]
+            await life.say(" ", "m2")
+            await life.gateway.lanes.idle()
+        assert (install.platform.texts(), install.outcomes()) == ([], {"m1": None, "m2": None})
+    async with install.start() as life:
+        await life.settled(2)
+
+    assert sorted(install.platform.texts()) == ["HI", EMPTY]
 
 
 async def test_a_wait_that_is_too_long_is_not_waited(install: Install) -> None:
