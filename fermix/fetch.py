@@ -167,7 +167,7 @@ def fetch(artifact: Artifact, folder: Path, sources: Sequence[Source], report: R
             try:
                 return _fetch_from(source, artifact, target, report)
             except (Unavailable, Unusable) as error:
-                log.warning("%s cannot be had from %s: %s", artifact.file, source.label, error)
+                log.info("%s cannot be had from %s: %s", artifact.file, source.label, error)
                 failures.append(f"{source.label}: {error}")
     raise FetchFailed(f"{artifact.file} could not be fetched ({'; '.join(failures)})")
 

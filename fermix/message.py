@@ -9,6 +9,8 @@ from typing import Literal, NamedTuple
 
 MediaKind = Literal["image", "audio", "file"]
 InboundKind = Literal["message", "edit", "reaction", "button", "file", "join"]
+PICTURE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+"""What a model can look at; any other type that calls itself an image is a file, SVG for one is text."""
 ROOT_THREAD = "root"
 
 

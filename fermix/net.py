@@ -31,11 +31,14 @@ NetFault = Literal["timeout", "closed", "unreachable", "tls"]
 
 
 class NetFailed(Unavailable):
-    """No answer, or half of one. `fault` says how; the text names the host only."""
+    """No answer, or half of one. `fault` says how; the text names the host only. `closed_address` is a place on this
+    machine where nothing listens, e.g. "127.0.0.1:8080", "" in all other cases.
+    """
 
-    def __init__(self, fault: NetFault, host: str, detail: str) -> None:
+    def __init__(self, fault: NetFault, host: str, detail: str, *, closed_address: str = "") -> None:
         super().__init__(f"{host}: {detail}")
         self.fault: NetFault = fault
+        self.closed_address = closed_address
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +208,8 @@ def _failure(error: aiohttp.ClientError | OSError, host: str) -> NetFailed:
         case aiohttp.ClientSSLError() | aiohttp.ClientConnectorCertificateError():
             return NetFailed("tls", host, "no trusted TLS connection")
         case aiohttp.ClientConnectorError():
-            return NetFailed("unreachable", host, error.strerror or "cannot connect")
+            address = f"{host}:{error.port}" if _is_loopback(host) else ""
+            return NetFailed("unreachable", host, error.strerror or "cannot connect", closed_address=address)
         case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError():
             return NetFailed("unreachable", host, "not an address that can be called")
         case _:

@@ -104,7 +104,10 @@ class Agent:
     async def abandon(self, turn: Turn, outcome: Cancelled | Failed) -> None:
         """Close a turn without an answer, so that its message is not answered later. A history that fails is logged."""
         with _unsettling_nothing(turn):
-            await self._history.close_dangling(turn.key, STOPPED if isinstance(outcome, Cancelled) else FAILED)
+            if isinstance(outcome, Cancelled):
+                await self._history.close_dangling(turn.key, STOPPED)
+            else:
+                await self._history.close_dangling(turn.key, FAILED, outcome.user_text)
 
     async def _checkout(self) -> RuntimeContext:
         """Return the cached context; the first of several turns builds it, the others wait for that."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from fermix.agent.providers.provider import AllRoutesFailed, ErrorKind, ProviderFailed
+from fermix.agent.providers.provider import AllRoutesFailed, ErrorKind, NothingListens, ProviderFailed
 from fermix.config.secrets import redact
 from fermix.errors import ConfigError, FermixError, LimitReached, NeedsOperator
 from fermix.trust import Trust
@@ -44,6 +44,7 @@ KINDS = {
     ErrorKind.EMPTY: "{route} ended its turn without a reply{quote}. Send your message again, or put it differently.",
     ErrorKind.TRANSPORT: "The connection to {provider} failed. Check the network, then try again.",
 }
+NOT_STARTED = "Nothing listens at {address}. Start the server of {provider} there, then send your message again."
 BROKEN_OFF = "{route} broke off in the middle of its answer. Send your message again."
 BREAKS = frozenset({ErrorKind.TRANSPORT, ErrorKind.TIMEOUT, ErrorKind.UNAVAILABLE, ErrorKind.MALFORMED})
 
@@ -65,6 +66,8 @@ def sentence_for(error: FermixError, trust: Trust = Trust.OPERATOR) -> str:
 
 
 def _provider_sentence(error: ProviderFailed) -> str:
+    if isinstance(error, NothingListens):
+        return NOT_STARTED.format(address=error.address, provider=error.provider)
     pattern = BROKEN_OFF if error.streamed and error.kind in BREAKS else KINDS[error.kind]
     words = redact(" ".join(error.server_text.split()))[:QUOTE_CHARS].rstrip(".")
     return pattern.format(

@@ -6,6 +6,8 @@ import json
 import sys
 from collections.abc import Mapping
 
+START_ADVICE = "; start one with `fermix start` (or open `fermix`)"
+
 
 def wrong_use(verb: str, problem: str) -> int:
     """Say what is wrong with a call and where help is; returns exit code 2."""
@@ -22,13 +24,13 @@ def failed(verb: str, problem: str, *, as_json: bool = False) -> int:
     return 1
 
 
-def not_running(verb: str, *, as_json: bool = False) -> int:
+def not_running(verb: str, *, as_json: bool = False, advice: str = START_ADVICE) -> int:
     """Say that no daemon runs and what to type; returns exit code 3."""
-    advice = "no daemon runs; start one with `fermix start` (or open `fermix`)"
+    told = f"no daemon runs{advice}"
     if as_json:
-        print_json({"status": "error", "error": "not_running", "message": advice})
+        print_json({"status": "error", "error": "not_running", "message": told})
     else:
-        print(f"fermix {verb}: {advice}", file=sys.stderr)
+        print(f"fermix {verb}: {told}", file=sys.stderr)
     return 3
 
 

@@ -24,7 +24,7 @@ from fermix.daemon.health import HealthBoard, Models
 from fermix.daemon.socket import Call, RequestError, check_protocol
 from fermix.gateway import Channel, Gateway
 from fermix.home import Home
-from fermix.message import ROOT_THREAD, ConversationKey, LocalOrigin, Media
+from fermix.message import PICTURE_TYPES, ROOT_THREAD, ConversationKey, LocalOrigin, Media
 from fermix.native.peer import is_attended
 from fermix.protocol.frames import encode
 from fermix.protocol.methods import (
@@ -319,4 +319,4 @@ def _read_media(descriptor: int, name: str, mime: str) -> Media:
     if len(data) > MAX_ATTACHMENT_BYTES:
         raise RequestError(Code.INVALID_PARAMS, f"{name} is larger than {MAX_ATTACHMENT_BYTES // 2**20} MiB")
     stated = mime or mimetypes.guess_type(name)[0] or "application/octet-stream"
-    return Media("image" if stated.startswith("image/") else "file", stated, data, name)
+    return Media("image" if stated in PICTURE_TYPES else "file", stated, data, name)

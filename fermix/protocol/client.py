@@ -17,6 +17,7 @@ from fermix.errors import LimitReached, Unavailable, Unusable
 from fermix.protocol.frames import LineSplitter, decode, encode
 from fermix.protocol.methods import PROTOCOL
 
+NO_DAEMON = "no daemon: type `fermix start`"  # short: it stands on a line of 40 columns
 REQUEST_TIMEOUT_S = 30.0  # the daemon answers every request at once; turns report by events
 
 
@@ -52,7 +53,7 @@ class DaemonClient(asyncio.Protocol):
         try:
             transport, connection = await loop.create_unix_connection(cls, str(path))
         except OSError as error:
-            raise DaemonGone(f"no daemon answers at {path}") from error
+            raise DaemonGone(f"no daemon answers at {path}", user_text=NO_DAEMON) from error
         try:
             connection.welcome = await connection.request("hello", {"protocol": PROTOCOL, "client": client})
             yield connection

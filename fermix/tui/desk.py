@@ -60,6 +60,10 @@ class LocalModel:
     def fetching(self) -> bool:
         return self.state in ("fetching", *MODEL_NEWS)
 
+    @property
+    def here(self) -> bool:
+        return self.state in ("ready", "loaded")
+
 
 def new_session() -> str:
     """Name a conversation that nobody has begun."""
@@ -94,7 +98,7 @@ class Desk:
     async def submit(self, text: str) -> None:
         """Send what was typed in the open conversation; `/stop` acts at once instead of standing in line."""
         if text.strip() == "/stop":
-            await self.stop_turn()
+            await self._stop_all()
             return
         message = Outgoing(str(uuid4()), self.conversation.session, text, self._cwd)
         if self.link.send(message):
@@ -103,7 +107,12 @@ class Desk:
             self.conversation.note("Too many messages wait for the daemon; this one was not kept.", error=True)
         self.changed()
 
-    async def stop_turn(self) -> None:
+    async def stop_running(self) -> None:
+        """End what runs now; what waits behind it is next."""
+        conversation = self.conversation
+        await self._ask("turn.stop", {"session": conversation.session, "message_id": conversation.running})
+
+    async def _stop_all(self) -> None:
         await self._ask("turn.stop", {"session": self.conversation.session})
 
     async def list_conversations(self) -> list[Fields]:
@@ -124,14 +133,16 @@ class Desk:
         self.local_model = replace(self.local_model, state="fetching", error="")
         self.changed()
         await self._ask("model.fetch", {})
+        await self._load_status()  # nothing is told of a download that is not needed
 
-    async def save_provider(self, provider: str, *, key: str, base_url: str) -> str:
-        """Store a provider and have the daemon use it. Raises: FermixError."""
+    async def save_provider(self, provider: str, *, key: str, base_url: str) -> None:
+        """Store a provider, have the daemon use it, and say what was done. Raises: FermixError."""
         assert self.setup is not None  # the screen offers this only then
         said = await self.setup.save(provider, key=key, base_url=base_url)
         await self._ask("config.reload", {})
         await self._load_status()
-        return said
+        self.conversation.note(said)
+        self.changed()
 
     # Told by the link.
 
@@ -145,10 +156,12 @@ class Desk:
             self._take_download(fields)
         elif name == "conversation.changed":
             if wire.text(fields, "session") == self.conversation.session:
+                self.conversation.forget()
                 self._stale.set()
         elif conversation := self._conversations.get(wire.text(fields, "session")):
             conversation.apply(name, fields)
-            self.model = conversation.model or self.model
+            if name == "reply" and conversation is self.conversation:
+                self.model = wire.text(fields, "model") or self.model
         self.changed()
 
     def on_down(self, reason: str) -> None:
@@ -202,6 +215,7 @@ class Desk:
             state=wire.text(local, "state") or "absent",
             done_bytes=int(wire.number(local, "done_bytes")),
             total_bytes=int(wire.number(local, "total_bytes")),
+            error=wire.text(local, "detail") if wire.text(local, "state") == "failed" else "",
         )
         self.setup_required = wire.text(status, "overall") == "setup_required"
         usable = any(wire.flag(row, "usable") for row in wire.rows(status, "providers"))
@@ -225,4 +239,5 @@ class Desk:
             error=wire.text(fields, "error"),
         )
         if state == "done":
+            self.on_news("The local model is ready.")
             self._stale.set()  # somebody can answer now: the status says who

@@ -45,7 +45,8 @@ class Watcher(Protocol):
 
     def on_event(self, name: str, fields: Fields) -> None: ...
 
-    def on_down(self, reason: str) -> None: ...
+    def on_down(self, reason: str) -> None:
+        """Not connected; `reason` is "" while nothing is wrong yet."""
 
     def on_news(self, sentence: str) -> None:
         """Something the owner should read, such as that a daemon was started."""
@@ -103,7 +104,7 @@ class Link:
                     await self._serve(connection)
                 self._watcher.on_down("the connection to the daemon was lost")
             except (FermixError, OSError) as error:
-                self._watcher.on_down(_sentence(error))
+                self._watcher.on_down("" if self._start_daemon else _sentence(error))  # one is started now
             failures += 1
             await self._clock.sleep(await self._before_retry(failures))
 

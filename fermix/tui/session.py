@@ -35,7 +35,6 @@ class Conversation:
         self.blocks: list[Block] = []
         self.running: str | None = None
         self.activity = ""
-        self.model: str | None = None
         self.input_tokens = 0
         self.output_tokens = 0
         self._numbers = 0
@@ -46,6 +45,8 @@ class Conversation:
         self._ended: deque[str] = deque(maxlen=REMEMBERED_ENDS)
         self._replied: deque[str] = deque(maxlen=REMEMBERED_ENDS)
         self._draft: list[str] = []
+        self._forgotten = False
+        self._dropped: list[str] = []
         self._folds: dict[str, Callable[[Fields], None]] = {
             "message.accepted": self._accepted,
             "queue.changed": self._queue_changed,
@@ -85,13 +86,19 @@ class Conversation:
 
     def load(self, entries: Sequence[Fields]) -> None:
         """Start from the stored history; keep what is typed but unsent and what the running turn has shown."""
-        live = self._live_blocks()
+        live = self._live_blocks() or self._meanwhile()
         self.blocks = []
+        self._forgotten = False
         for entry in entries:
             self._restore(entry)
         self._drop_stored_copy(live)
         self.blocks += live
         self._placed = {self.running} if self.running else set()
+
+    def forget(self) -> None:
+        """The history was changed: only the running turn, and what comes from now on, stays until it is loaded."""
+        self.blocks = self._live_blocks()
+        self._forgotten = True
 
     def note(self, text: str, *, error: bool = False) -> None:
         """Add a remark of the screen itself."""
@@ -179,7 +186,6 @@ class Conversation:
         self._replied.append(key)
         self._place(message_id)
         model = wire.text(fields, "model") or None
-        self.model = model or self.model
         self._replace_draft(text, model)
         self._draft = []
 
@@ -187,16 +193,24 @@ class Conversation:
         message_id, outcome = wire.text(fields, "message_id"), wire.text(fields, "outcome")
         if not message_id or message_id in self._ended:
             return
+        if outcome == "cancelled" and self.running not in (None, message_id):
+            self._dropped.append(self._texts.get(message_id, ""))  # shown behind the turn that is being stopped
+            self._settle(message_id)
+            return
         self._place(message_id)
+        self._settle(message_id)
+        if self.running == message_id:
+            self._close_turn()
+        self._count(fields)
+        self._say_outcome(outcome, wire.text(fields, "error"))
+        self._show_dropped()
+
+    def _settle(self, message_id: str) -> None:
         self._ended.append(message_id)
         self._placed.discard(message_id)
         self._unsent.pop(message_id, None)
         self._texts.pop(message_id, None)
         self._waiting = tuple(id_ for id_ in self._waiting if id_ != message_id)
-        if self.running == message_id:
-            self._close_turn()
-        self._count(fields)
-        self._say_outcome(outcome, wire.text(fields, "error"))
 
     # The parts of a turn.
 
@@ -219,7 +233,9 @@ class Conversation:
         if message_id in self._placed or message_id in self._ended:
             return
         self._placed.add(message_id)
-        text = self._texts.get(message_id, "")
+        self._show_message(self._texts.get(message_id, ""))
+
+    def _show_message(self, text: str) -> None:
         for number, part in enumerate(split_text(text) if text else ()):
             self.blocks.append(UserBlock(self._key(), part, continued=number > 0))
 
@@ -269,6 +285,12 @@ class Conversation:
         elif outcome == "failed" and not self._just_said(error):
             self.note(error or "The turn failed; `fermix logs` says why.", error=True)
 
+    def _show_dropped(self) -> None:
+        dropped, self._dropped = self._dropped, []
+        for text in dropped:
+            self._show_message(text)
+            self.note("Dropped before it ran.")
+
     def _just_said(self, sentence: str) -> bool:
         last = self.blocks[-1] if self.blocks else None
         return isinstance(last, ReplyBlock) and last.model is None and last.text.strip() == sentence.strip()
@@ -293,7 +315,6 @@ class Conversation:
             self._restore_text(text, wire.text(entry, "model") or None, is_user=role == "user")
 
     def _restore_text(self, text: str, model: str | None, *, is_user: bool) -> None:
-        self.model = model or self.model
         parts = split_text(text)
         for number, part in enumerate(parts):
             if is_user:
@@ -307,6 +328,10 @@ class Conversation:
             return []
         starts = [i for i, block in enumerate(self.blocks) if isinstance(block, UserBlock) and not block.continued]
         return self.blocks[starts[-1] :] if starts else []
+
+    def _meanwhile(self) -> list[Block]:
+        """What was answered since the history is known to be outdated, such as a command."""
+        return [block for block in self.blocks if self._forgotten and isinstance(block, ReplyBlock)]
 
     def _drop_stored_copy(self, live: Sequence[Block]) -> None:
         """The running turn's message is stored before it runs; what is on the screen already counts."""

@@ -64,6 +64,23 @@ class WizardDesk:
         return Wizard(self._home, self._environ)
 
 
+def _check_address(address: str) -> None:
+    """Raises: ValueError with a sentence."""
+    from fermix.config.model import check_web_address
+
+    try:
+        check_web_address(address)
+    except ValueError as error:
+        raise ValueError(f"The address {error}") from error
+
+
+def _save_local(wizard: Wizard, answers: Answers) -> str:
+    """Raises: as the wizard."""
+    saved = wizard.save(answers)
+    notes = saved.notes[:-1] if wizard.files.missing() else saved.notes  # the last: how to fetch, which happens now
+    return _sentences("The local model answers", *notes)
+
+
 def _try_and_save(wizard: Wizard, answers: Answers) -> str:
     """Raises: NeedsOperator when the key is refused or the server is away, ValueError as the wizard."""
     from fermix.setup.probe import probe
@@ -71,7 +88,9 @@ def _try_and_save(wizard: Wizard, answers: Answers) -> str:
     from fermix.setup.trial import doubt, why_not
 
     if answers.is_local:
-        return ". ".join(["The local model answers", *wizard.save(answers).notes]) + "."
+        return _save_local(wizard, answers)
+    if answers.base_url is not None:
+        _check_address(answers.base_url)
     spec = find_spec(answers.provider)
     found = probe(spec, wizard.base_url(spec, answers.base_url), wizard.key_for(spec, answers.key))
     if found.outcome == "rejected":
@@ -83,4 +102,8 @@ def _try_and_save(wizard: Wizard, answers: Answers) -> str:
     doubts = [] if found.outcome == "accepted" else [f"{found.detail}; the first message will show whether it works"]
     if unlisted := doubt(spec, saved.model, found):
         doubts.append(unlisted)
-    return ". ".join([f"{spec.label} answers with {saved.model}", *doubts, *saved.notes]) + "."
+    return _sentences(f"{spec.label} answers with {saved.model}", *doubts, *saved.notes)
+
+
+def _sentences(*parts: str) -> str:
+    return " ".join(f"{part[:1].upper()}{part[1:]}." for part in parts)

@@ -61,19 +61,21 @@ async def test_reply_is_stored_only_by_the_commit(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("outcome", "marker"), [(Cancelled(), STOPPED), (Failed("sorry", "down"), FAILED)], ids=["stopped", "failed"]
+    ("outcome", "marker", "told"),
+    [(Cancelled(), STOPPED, STOPPED), (Failed("sorry", "down"), FAILED, "sorry")],
+    ids=["stopped", "failed"],
 )
 async def test_turn_without_an_answer_is_closed_and_never_answered_later(
-    world: World, outcome: Cancelled | Failed, marker: str
+    world: World, outcome: Cancelled | Failed, marker: str, told: str
 ) -> None:
-    """Issue 2, agent loop: a failed or stopped turn is closed by a marker."""
+    """Issue 2, agent loop: a failed or stopped turn is closed by a marker; a screen shows what the sender was told."""
     router = ScriptedRouter([says("one"), says("two")])
     async with world.open(router) as agent:
         await world.run(agent, make_turn("first"))
         await agent.abandon(make_turn(), outcome)
         await world.run(agent, make_turn("second", turn_id="t2"))
 
-    assert await shown(world) == [("user", "first"), ("note", marker), ("user", "second")]
+    assert await shown(world) == [("user", "first"), ("note", told), ("user", "second")]
     assert router.requests[1].messages == (
         UserMessage("first"),
         AssistantMessage(marker),

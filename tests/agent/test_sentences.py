@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from fermix.agent.providers.provider import AllRoutesFailed, ErrorKind, ProviderFailed
+from fermix.agent.providers.provider import AllRoutesFailed, ErrorKind, NothingListens, ProviderFailed, Route
 from fermix.agent.sentences import APOLOGY, LIMITS, OWNER_NEEDED, sentence_for
 from fermix.config.secrets import register_secret
 from fermix.errors import ConfigError, FermixError, LimitReached, NeedsOperator, Refused
@@ -63,6 +63,10 @@ def test_every_provider_failure_names_the_provider_in_one_clean_sentence(kind: E
                 "None of the models answered (openai/gpt-x, openai/gpt-x). "
                 "The connection to openai failed. Check the network, then try again."
             ),
+        ),
+        (
+            NothingListens("127.0.0.1:11434", Route("ollama", "m")),
+            "Nothing listens at 127.0.0.1:11434. Start the server of ollama there, then send your message again.",
         ),
         (
             failed(ErrorKind.EMPTY, text="only thoughts", streamed=True),

@@ -150,7 +150,13 @@ def test_what_belongs_to_other_messages_is_not_ours(terminal: Screen) -> None:
     [
         ([ended("failed", "the key was refused")], 1, "", "fermix ask: the key was refused\n"),
         ([ended("failed")], 1, "", "fermix ask: the turn failed\n"),
-        ([reply("why it failed", model=None), ended("failed", "why it failed")], 1, "why it failed\n", ""),
+        ([reply("why it failed", model=None), ended("failed", "why it failed")], 1, "", "fermix ask: why it failed\n"),
+        (
+            [reply("half of it"), reply("why it failed", model=None), ended("failed", "why it failed")],
+            1,
+            "half of it\n",
+            "fermix ask: why it failed\n[p/m]\n",
+        ),
         ([ended("cancelled")], 1, "", "stopped\n"),
         ([reply("the help", model=None), ended("handled")], 0, "the help\n", ""),
     ],
@@ -172,17 +178,61 @@ def test_a_failed_call_is_an_object_for_programs_and_a_line_for_people(pipe: Scr
     assert json.loads(pipe.out.getvalue()) == told
 
 
-def test_a_download_is_two_lines_in_a_pipe_however_many_steps_it_takes(pipe: Screen) -> None:
+def test_a_download_is_a_line_for_each_tenth_in_a_pipe(pipe: Screen) -> None:
     pipe.play(*(download(at * 1_000_000) for at in range(100)), download(0, "done"), reply("Hello"), ended())
 
+    lines = [f"fetching m.gguf: {percent} of 100 MB ({percent} %)" for percent in range(0, 100, 10)]
     assert pipe.out.getvalue() == "Hello\n"
-    assert pipe.err.getvalue() == "fetching m.gguf: 0 of 100 MB (0 %)\nm.gguf: done\n[p/m]\n"
+    assert pipe.err.getvalue().splitlines() == [*lines, "m.gguf: done", "[p/m]"]
 
 
-def test_a_download_that_fails_says_why(pipe: Screen) -> None:
-    pipe.play(download(1_000_000), download(1_000_000, "failed", "no room"), ended("failed", "no model"))
+def test_a_download_that_fails_is_told_once_by_the_turn(pipe: Screen) -> None:
+    pipe.play(download(1_000_000), download(1_000_000, "failed", "no room"), ended("failed", "no room: free some"))
 
-    assert pipe.err.getvalue().splitlines()[1:] == ["m.gguf: failed no room", "fermix ask: no model"]
+    assert pipe.err.getvalue().splitlines()[1:] == ["fermix ask: no room: free some"]
+
+
+def test_a_failed_turn_leaves_standard_output_empty_on_a_terminal_too(terminal: Screen) -> None:
+    assert terminal.play(reply("why it failed", model=None), ended("failed", "why it failed")) == 1
+
+    assert (terminal.out.getvalue(), terminal.err.getvalue()) == ("", "fermix ask: why it failed\n")
+
+
+def test_a_terminal_shows_that_an_answer_is_still_to_come(terminal: Screen) -> None:
+    """After two seconds, once a second, until the first output takes its place."""
+    with terminal:
+        printer, answer = Printer(as_json=False, stream=True), Answer("m", "cli")
+        for elapsed_s in (1.9, 2.1, 2.8, 3.0):
+            printer.waiting(elapsed_s)
+        printer.show(answer, *DELTAS[1])
+        printer.waiting(4.0)
+
+    seen = [f"\r\x1b[2K\x1b[2mthinking… {seconds} s\x1b[0m" for seconds in (2, 3)]
+    assert terminal.err.getvalue() == "".join(seen) + "\r\x1b[2K"
+    assert terminal.out.getvalue() == "Hel"
+
+
+def test_a_pipe_is_not_told_to_wait(pipe: Screen) -> None:
+    with pipe:
+        Printer(as_json=False, stream=True).waiting(10.0)
+
+    assert pipe.err.getvalue() == ""
+
+
+def test_a_stop_is_told_on_a_line_of_its_own(terminal: Screen, pipe: Screen) -> None:
+    """The terminal has just shown ^C, which goes with the line that waits."""
+    with terminal:
+        printer = Printer(as_json=False, stream=True)
+        printer.interrupted()
+        printer.waiting(2.0)
+        printer.interrupted()
+    with pipe:
+        Printer(as_json=False, stream=True).interrupted()
+
+    stopped = "\x1b[2mstopped\x1b[0m\n"
+    waited = "\r\x1b[2K\x1b[2mthinking… 2 s\x1b[0m\r\x1b[2K"
+    assert terminal.err.getvalue() == f"\n{stopped}{waited}{stopped}"
+    assert pipe.err.getvalue() == "stopped\n"
 
 
 def test_a_download_is_one_moving_line_on_a_terminal(terminal: Screen) -> None:

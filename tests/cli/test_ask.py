@@ -20,7 +20,7 @@ class Slow:
 
     def __init__(self, *events: Event) -> None:
         self.now_s = 0.0
-        self._events = events
+        self._events = iter(events)  # each call goes on where the last one stopped
 
     def events(self) -> Iterator[Event]:
         for event in self._events:

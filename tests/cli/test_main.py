@@ -117,6 +117,24 @@ def test_output_keeps_answers_and_problems_apart(capsys: pytest.CaptureFixture[s
     ]
 
 
+def test_who_stops_what_does_not_run_is_not_told_to_start_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["stop"]) == 3
+    assert capsys.readouterr().err == "fermix stop: no daemon runs\n"
+
+
+@pytest.mark.parametrize("option", ["-hello", "--hello"])
+def test_a_question_that_starts_with_a_dash_is_told_how_to_be_asked(
+    option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["ask", option])
+    told = capsys.readouterr().err
+
+    assert caught.value.code == 2
+    assert "put `--` before a question that starts with a dash" in told
+    assert "explicit argument" not in told
+
+
 def test_json_is_plain_unicode(capsys: pytest.CaptureFixture[str]) -> None:
     output.print_json({"text": "größe 你好"})
 

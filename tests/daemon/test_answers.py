@@ -96,6 +96,21 @@ async def test_only_the_sessions_asked_for_are_heard(house: House) -> None:
     assert {item["params"]["session"] for item in dial.news if "method" in item} == {"mine"}
 
 
+async def test_only_what_a_model_can_look_at_is_a_picture(house: House, tmp_path: Path) -> None:
+    """SVG calls itself an image and is text."""
+    (tmp_path / "x.svg").write_text("<svg/>", encoding="utf-8")
+    listening = Listening(house)
+    dial = await house.dial()
+    await dial.subscribe()
+    with opened_files(tmp_path / "x.svg") as files:
+        params = {"id": "m", "session": "cli", "text": "look", "attachments": names(("x.svg", "image/svg+xml"))}
+        await dial.request("message.send", params, files=files)
+    await dial.next("turn.ended")
+    (turn,) = listening.turns
+
+    assert (turn.message.text, turn.message.media) == ("look\n\n[attached file x.svg]\n<svg/>", ())
+
+
 async def test_files_arrive_whole_in_their_order(house: House, tmp_path: Path) -> None:
     (tmp_path / "note.txt").write_text("größe", encoding="utf-8")
     (tmp_path / "dot.png").write_bytes(b"\x89PNG-data")

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
-from fermix.protocol.client import DaemonGone, DaemonRefused
+from fermix.protocol.client import NO_DAEMON, DaemonGone, DaemonRefused
 from fermix.protocol.methods import METHODS, Code
 
 READY: dict[str, object] = {
@@ -50,7 +50,7 @@ class FakeDaemon:
     @asynccontextmanager
     async def connect(self) -> AsyncGenerator[FakeConnection]:
         if not self.up:
-            raise DaemonGone("no daemon answers")
+            raise DaemonGone("no daemon answers at /home/owner/.fermix/run/fermix.sock", user_text=NO_DAEMON)
         self.connections += 1
         self._queue = asyncio.Queue()
         yield FakeConnection(self, self._queue)

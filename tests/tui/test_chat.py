@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from fermix.tui.widgets import waiting
 from fermix.tui.widgets.prompt import Prompt
 from fermix.tui.widgets.tool_card import ToolCard
 from tests.fakes.daemon import READY, FakeDaemon
@@ -62,7 +63,7 @@ async def test_lost_daemon_is_found_again_and_its_history_restored(stage: OpenAp
     async with stage() as on:
         on.daemon.up = False
         on.daemon.drop()
-        await on.until_seen("connecting…")
+        await on.until_seen("no daemon: type `fermix start`")
         message = on.app.desk.conversation
         await on.pilot.press(*"still here?", "enter")
         on.daemon.histories["cli"] = [{"role": "assistant", "text": "from before", "at": "", "model": "m"}]
@@ -86,7 +87,8 @@ async def test_running_turn_is_stopped(stage: OpenApp, way: str):
         on.finish(message_id, "", outcome="cancelled")
         await on.until_seen("Stopped.")
 
-        assert asked == {"session": "cli"}
+        one = {"message_id": message_id} if way == "escape" else {}  # what waits behind it runs next
+        assert asked == {"session": "cli", **one}
         assert len(on.daemon.sent("message.send")) == 1
 
 
@@ -204,3 +206,72 @@ async def test_cleared_history_leaves_the_screen(stage: OpenApp):
         on.daemon.histories["cli"] = []
         on.daemon.emit("conversation.changed", session="cli")
         await on.until(lambda: "old words" not in on.seen)
+
+
+async def test_answer_to_new_stays_on_the_screen(stage: OpenApp):
+    """`/new` says the same here as in `fermix ask`."""
+    async with stage() as on:
+        on.daemon.histories["cli"] = [{"role": "assistant", "text": "old words", "at": "", "model": "m"}]
+        on.daemon.emit("conversation.changed", session="cli")
+        await on.until_seen("old words")
+        message_id = await on.send("/new")
+        on.daemon.histories["cli"] = []
+        on.daemon.emit("message.accepted", session="cli", id=message_id, text="/new", at="")
+        on.daemon.emit("conversation.changed", session="cli")
+        on.daemon.emit("reply", session="cli", message_id=message_id, text="A new session begins.", model=None)
+        on.daemon.emit("turn.ended", session="cli", message_id=message_id, outcome="handled", error="")
+        await on.daemon.wait_for("status", 3)
+        await on.until_seen("A new session begins.")
+
+        assert "old words" not in on.seen
+
+
+async def test_status_line_shows_who_answers_now_not_who_did_long_ago(stage: OpenApp):
+    daemon = FakeDaemon()
+    daemon.histories["cli"] = [{"role": "assistant", "text": "old words", "at": "", "model": "old/model"}]
+    async with stage(daemon) as on:
+        await on.until_seen("old words")
+        on.begin(await on.send("hi"))
+        await on.until_seen("thinking")
+        while_it_runs = on.seen
+        on.daemon.emit("reply", session="cli", message_id="m1", text="stood in", model="groq/second")
+
+        assert "connected · openai/gpt-5.5" in while_it_runs
+        await on.until_seen("connected · groq/second")
+
+
+async def test_long_thinking_shows_its_seconds(stage: OpenApp, monkeypatch: pytest.MonkeyPatch):
+    now_s = [100.0]
+    monkeypatch.setattr(waiting, "monotonic", lambda: now_s[0])
+    async with stage() as on:
+        on.begin(await on.send("hi"))
+        await on.until_seen("thinking  Esc stops")
+        now_s[0] += 7.5
+        await on.until_seen("thinking 7 s  Esc stops")
+
+
+@pytest.mark.parametrize("columns", [40, 60, 100])
+async def test_narrow_screen_keeps_what_is_needed_most(stage: OpenApp, columns: int):
+    async with stage(size=(columns, 16)) as on:
+        on.app.desk.model = "local/qwen2.5-coder-0.5b-instruct"
+        on.app.screen.draw_soon()  # type: ignore[attr-defined]
+        await on.until_seen("local/qwen2.5-coder-0.5b-instruct")
+
+        assert "Enter send" in on.seen
+        assert "Esc stop" in on.seen
+        assert "^C quits" in on.seen or "Ctrl+C twice quits" in on.seen
+
+
+async def test_toast_leaves_the_prompt_free(stage: OpenApp):
+    async with stage() as on:
+        await on.pilot.press("ctrl+c")
+        await on.until_seen("Press Ctrl+C again")
+        lines = on.seen.splitlines()
+
+        assert "Press Ctrl+C again" in "".join(lines[:6])
+        assert "Ask anything" in on.seen
+
+
+async def test_lost_daemon_says_what_to_type(stage: OpenApp):
+    async with stage(FakeDaemon(up=False), size=(40, 16), connected=False) as on:
+        await on.until_seen("○ no daemon: type `fermix start`")

@@ -48,6 +48,7 @@ def _still(monkeypatch: pytest.MonkeyPatch) -> None:
     """A spinner has one frame and no picture catches a blinking cursor."""
     monkeypatch.setattr(tool_card, "SPINNER", "⠋")
     monkeypatch.setattr(waiting, "SPINNER", "⠋")
+    monkeypatch.setattr(waiting, "PATIENCE_S", 1_000)
     monkeypatch.setattr(Prompt, "cursor_blink", False)
 
 
@@ -116,7 +117,7 @@ async def failed(on: Stage) -> None:
     on.daemon.drop()
     await on.pilot.press(*"and this one waits", "enter")
     await on.until_seen("held until")
-    await on.until_seen("no daemon answers")
+    await on.until_seen("no daemon: type")
 
 
 async def nothing(on: Stage) -> None:

@@ -82,3 +82,13 @@ async def test_escape_stays_where_we_were(stage: OpenApp):
         await on.until_seen("in the first")
 
         assert on.app.desk.conversation.session == "cli"
+
+
+async def test_each_conversation_takes_two_lines_however_long_its_title(stage: OpenApp):
+    daemon = two_conversations()
+    daemon.conversations = [{**row, "title": "word " * 16} for row in daemon.conversations]
+    async with stage(daemon, size=(40, 20)) as on:
+        await on.pilot.press("ctrl+r")
+        await on.until_seen("word word")
+
+        assert sum("word" in line for line in on.seen.splitlines()) == 2

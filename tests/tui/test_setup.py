@@ -41,6 +41,34 @@ async def test_local_model_is_fetched_with_its_progress_and_then_used(stage: Ope
         on.daemon.emit("download", **news, done_bytes=491_400_064, state="done")
         await on.until(lambda: not is_open(on))
         await on.until_seen("connected · local/qwen")
+        await on.until_seen("The local model is ready.")
+
+
+async def test_model_that_is_here_by_now_closes_the_dialog_at_once(stage: OpenApp):
+    """`fermix model fetch` may have brought it meanwhile; no event tells of a download that is not needed."""
+    async with stage(FakeDaemon(status=EMPTY)) as on:
+        await on.until_seen("The local model")
+        local = {"name": "qwen", "state": "ready", "total_bytes": 0, "done_bytes": 0}
+        on.daemon.status |= {"overall": "ready", "model": "local/qwen", "local_model": local}
+        await on.pilot.press("enter")
+        await on.until(lambda: not is_open(on))
+        await on.until_seen("connected · local/qwen")
+
+        assert "fetching" not in on.seen
+
+
+async def test_model_that_is_here_can_be_chosen_although_another_answers(stage: OpenApp):
+    """What was done, and what is left to do, is said where it stays."""
+    local = {"name": "qwen", "state": "ready", "total_bytes": 0, "done_bytes": 0}
+    async with stage(FakeDaemon(status={**READY, "local_model": local})) as on:
+        await on.pilot.press("ctrl+p")
+        await on.until_seen("already here, needs no key")
+        await on.pilot.press("enter")
+        await on.until(lambda: not is_open(on))
+        await on.until_seen("local is set up.")
+
+        assert on.setup.saved == [("local", "", "")]
+        assert on.daemon.sent("model.fetch") == []
 
 
 async def test_broken_download_says_how_to_go_on(stage: OpenApp):
@@ -98,6 +126,7 @@ async def test_ollama_needs_no_key(stage: OpenApp):
         await on.until_seen("Ollama")
         await on.pilot.press("down", "down", "enter")
         await on.until_seen("http://127.0.0.1:11434")
+        await on.until_seen("The server is asked which models it has")
         await on.pilot.press("enter")
         await on.daemon.wait_for("config.reload")
 

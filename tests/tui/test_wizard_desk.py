@@ -98,3 +98,13 @@ async def test_server_that_is_away_says_what_to_do(desk: WizardDesk):
 async def test_what_cannot_be_a_key_is_a_sentence(desk: WizardDesk):
     with pytest.raises(Unusable):
         await desk.save("openai", key="two\nlines", base_url="")
+
+
+async def test_address_that_is_none_is_named(desk: WizardDesk):
+    with pytest.raises(Unusable, match="The address must be an http:// or https:// address"):
+        await desk.save("ollama", key="", base_url="my-server")
+
+
+async def test_local_model_can_be_chosen_here_too(desk: WizardDesk):
+    """The screen fetches it at once, so it does not tell how to."""
+    assert await desk.save("local", key="", base_url="") == "The local model answers."

@@ -62,7 +62,7 @@ FROM shown AS s LEFT JOIN messages AS f ON f.id = s.first_id ORDER BY s.last_id 
 
 @dataclass(frozen=True, slots=True)
 class ConversationSummary:
-    """One line of a list. `title` is the first user text in one line; `messages` counts both sides."""
+    """One line of a list. `title` is the first line of the first user text; `messages` counts both sides."""
 
     key: ConversationKey
     title: str
@@ -155,10 +155,13 @@ class Conversations:
         session = rows[0][0]
         return session if isinstance(session, int) else None
 
-    async def close_dangling(self, key: ConversationKey, note: str) -> None:
-        """End a turn that has no answer with a note, so that no later turn answers it; else do nothing."""
+    async def close_dangling(self, key: ConversationKey, note: str, told: str = "") -> None:
+        """End a turn that has no answer with a note, so that no later turn answers it; else do nothing.
+
+        `told` is what the sender read instead, for screens.
+        """
         if is_dangling((await self._loaded(key)).rows):
-            await self.append(key, Note(note))
+            await self.append(key, Note(note, told))
 
     async def clear(self, key: ConversationKey) -> None:
         """Begin anew: what was said before is no longer part of the history, here and after a restart."""
@@ -277,7 +280,7 @@ def _restore(hot: _Hot, stored: Sequence[SqlValue]) -> None:
 
 def _summary(row: Sequence[SqlValue]) -> ConversationSummary:
     channel, chat_id, thread, title, last_at, messages = map(str, row)
-    line = " ".join(title.split())[:TITLE_CHARACTERS]
+    line = " ".join(title.strip().partition("\n")[0].split())[:TITLE_CHARACTERS]  # an attached file's text follows
     return ConversationSummary(
         ConversationKey(channel, chat_id, thread), line, datetime.fromisoformat(last_at), int(messages)
     )

@@ -57,8 +57,8 @@ def entries(rows: Sequence[Row]) -> tuple[Entry, ...]:
         match row.item:
             case UserMessage(text):
                 found.append(Entry("user", text, row.at))
-            case Note(text):
-                found.append(Entry("note", text, row.at))
+            case Note(text, told):
+                found.append(Entry("note", told or text, row.at))
             case AssistantMessage(text, made):
                 calls |= {call.id: call for call in made}
                 if text:

@@ -33,9 +33,14 @@ TOO_DEEP = "the arguments were nested too deeply to be kept"
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A marker such as a stopped turn. A model reads it as a line of the assistant, a screen shows it as a note."""
+    """A marker such as a stopped turn. A model reads it as a line of the assistant, a screen shows it as a note.
+
+    `told` is the sentence that the sender read instead of an answer, "" for none; a screen shows it, a model does not
+    see it.
+    """
 
     text: str
+    told: str = ""
 
 
 Stored = ChatMessage | Note
@@ -80,8 +85,8 @@ def cleaned(item: Stored) -> Stored | None:
         case ToolMessage(call_id, name, text, ok, images):
             text = _with_pictures_named(valid_text(text), images)
             return ToolMessage(valid_text(call_id), wire_name(name), text if text.strip() else NO_OUTPUT, ok)
-        case Note(text):
-            return Note(valid_text(text)) if text.strip() else None
+        case Note(text, told):
+            return Note(valid_text(text), valid_text(told)) if text.strip() else None
 
 
 def moment(at: datetime) -> datetime:
@@ -110,8 +115,9 @@ def encode(row: Row) -> Columns:
         case ToolMessage(call_id, name, _, ok):
             role = "tool"
             metadata |= {"call_id": call_id, "tool": name, "ok": ok}
-        case Note():
+        case Note(_, told):
             kind = "note"
+            metadata |= {"told": told} if told else {}
     text = json.dumps(metadata, ensure_ascii=False)
     return Columns(row.sender, role, kind, row.item.text, text, stamp(row.at), row.ledger_id)
 
@@ -179,6 +185,8 @@ def _call_metadata(message: AssistantMessage) -> JsonObject:
 
 def _item(columns: Columns, metadata: JsonObject) -> Stored:
     match columns.kind, columns.role, metadata:
+        case "note", _, {"told": str(told)}:
+            return Note(columns.content, told)
         case "note", _, _:
             return Note(columns.content)
         case "chat_message", "user", _:

@@ -237,9 +237,9 @@ class EmbeddedModel:
                 async for line in child.lines():
                     self._take(DownloadProgress(**json.loads(line)), whole)
                 if await child.wait() != 0:
-                    self._problem = self._problem or _last_words(child)
+                    self._problem = self._problem or f"{_last_words(child)}; {INSTEAD}"
         except OSError as error:
-            self._problem = f"cannot start {argv[0]}: {error.strerror}"
+            self._problem = f"cannot start {argv[0]}: {error.strerror}; {INSTEAD}"
         finally:
             self._fetching = False
             self._progress = None
@@ -281,7 +281,7 @@ class EmbeddedModel:
             text = f"The local model is still being fetched ({percent} %). Ask again when it is here."
             raise Unavailable(text, user_text=text) from None
         if self._files.missing():
-            raise NeedsOperator(f"the local model could not be fetched ({self._problem})", advice=INSTEAD)
+            raise NeedsOperator("the local model is missing", advice=self._problem)  # which says what to do
 
     def _engine_argv(self) -> tuple[str, ...]:
         folder = self._files.engine_folder

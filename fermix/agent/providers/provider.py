@@ -59,6 +59,15 @@ class ProviderFailed(ProviderUnavailable):
         self.streamed = streamed
 
 
+class NothingListens(ProviderFailed):
+    """A server that should run on this machine does not; `address` is host and port."""
+
+    def __init__(self, address: str, route: Route) -> None:
+        said = f"nothing listens at {address}"
+        super().__init__(ErrorKind.TRANSPORT, provider=route.provider, model=route.model, server_text=said)
+        self.address = address
+
+
 class AllRoutesFailed(ProviderUnavailable):
     """Two or more routes were tried for one call and none answered; `failures` are in the order of the tries."""
 

@@ -25,13 +25,15 @@ from fermix.agent.providers.failures import BadAnswer
 from fermix.agent.providers.provider import (
     ErrorKind,
     ModelFacts,
+    NothingListens,
     OnDelta,
     OpenEndpoint,
     ProviderFailed,
     Route,
 )
 from fermix.agent.providers.stream import Patience, follow
-from fermix.agent.providers.wire import IMAGE_TYPES, Wire, encode_body
+from fermix.agent.providers.wire import Wire, encode_body
+from fermix.message import PICTURE_TYPES
 from fermix.net import Net, NetFailed
 
 log = logging.getLogger(__name__)
@@ -78,6 +80,8 @@ class RemoteProvider:
         except BadAnswer as error:
             raise self._failed(error.kind, error.text, shown, error) from error
         except NetFailed as error:
+            if error.closed_address:
+                raise NothingListens(error.closed_address, self._route) from error
             kind = ErrorKind.TIMEOUT if error.fault == "timeout" else ErrorKind.TRANSPORT
             raise self._failed(kind, str(error), shown) from error
 
@@ -117,7 +121,7 @@ class RemoteProvider:
         for image in images:
             if self._facts.vision is False:
                 raise BadAnswer(ErrorKind.IMAGE_UNSUPPORTED, "this model reads text only")
-            if image.mime not in IMAGE_TYPES or not image.data:
+            if image.mime not in PICTURE_TYPES or not image.data:
                 raise BadAnswer(
                     ErrorKind.REFUSED_REQUEST, f"a picture of type {image.mime or 'unknown'} cannot be sent"
                 )

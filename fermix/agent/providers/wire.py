@@ -15,7 +15,6 @@ from fermix.agent.model import ChatMessage, ChatRequest, Image, JsonObject, Tool
 from fermix.agent.providers.answer import Reader
 from fermix.agent.results import NO_OUTPUT
 
-IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 NO_TEXT = "(no text)"
 TOOL_PICTURES = "Pictures returned by the tools:"
 

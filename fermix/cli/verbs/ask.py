@@ -18,10 +18,15 @@ from fermix.protocol.ask import (
     socket_path,
 )
 
+TYPE_CHECKING = False  # to import `typing` for a name would cost milliseconds
+if TYPE_CHECKING:
+    from typing import NoReturn
+
 DEFAULT_TIMEOUT_S = 300.0  # as the original: reference 3, section 7.6
 MAX_ATTACHMENT_BYTES = 20 * 1024 * 1024
 MAX_ATTACHMENTS = 16  # as many descriptors as the daemon takes with one message
 STOP_WAIT_S = 5.0
+TICK_S = 1.0
 
 
 class Unfit(Exception):
@@ -50,7 +55,7 @@ def main(argv: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="fermix ask", description="Ask one question and print the answer.", formatter_class=_Formatter
     )
     parser.add_argument("message", nargs="*", help="the question")
@@ -63,6 +68,15 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--attach", action="append", default=[], metavar="PATH", help="attach a file (repeatable)")
     parser.add_argument("--no-stream", action="store_true", help="print the answer when it is whole")
     return parser
+
+
+class _Parser(argparse.ArgumentParser):
+    """Takes a question that starts with a dash for options, as all programs do, and says what to do about it."""
+
+    def error(self, message: str) -> NoReturn:
+        if "ignored explicit argument" in message:
+            message = "no such option"
+        super().error(f"{message} (put `--` before a question that starts with a dash: fermix ask -- '-1 + 2')")
 
 
 class _Formatter(argparse.HelpFormatter):
@@ -160,11 +174,15 @@ def _converse(
 
 def _follow(connection: Connection, printer: Printer, answer: Answer, timeout_s: float) -> Answer:
     """Fold events until this message is settled. A running download does not count against the time."""
-    deadline = time.monotonic() + timeout_s
-    events = connection.events()
+    began_at = time.monotonic()
+    deadline = began_at + timeout_s
     while (left_s := deadline - time.monotonic()) > 0:
-        connection.wait_s(left_s)
-        name, params = next(events)
+        printer.waiting(time.monotonic() - began_at)
+        connection.wait_s(min(left_s, TICK_S))
+        try:
+            name, params = next(connection.events())
+        except TimeoutError:
+            continue
         if name == "download":
             deadline = time.monotonic() + timeout_s
         printer.show(answer, name, params)
@@ -175,7 +193,7 @@ def _follow(connection: Connection, printer: Printer, answer: Answer, timeout_s:
 
 def _interrupted(connection: Connection, printer: Printer, message_id: str, session: str) -> int:
     _stop(connection, message_id, session)
-    printer.note("stopped")
+    printer.interrupted()
     return 130
 
 

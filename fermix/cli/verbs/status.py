@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Iterator, Mapping
-from typing import cast
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Literal, NamedTuple, cast
 
 from fermix import __version__
 from fermix.cli import output
 from fermix.protocol.ask import Connection, DaemonGone, DaemonNotRunning, RequestFailed, socket_path
 from fermix.protocol.methods import Status
 
-MARKS = {"up": "[green]up[/]", "down": "[red]down[/]", "parked": "[yellow]waits[/]"}
+WORDS = {"": "", "up": "up", "down": "down", "parked": "waits"}
+COLOURS = {"": "default", "up": "green", "down": "red", "parked": "yellow"}
+
+
+class Row(NamedTuple):
+    """One line. `state` is that of a service, "" in any other row."""
+
+    name: str
+    value: str
+    state: Literal["", "up", "down", "parked"] = ""
 
 
 def main(argv: list[str]) -> int:
@@ -39,42 +49,59 @@ def main(argv: list[str]) -> int:
 
 
 def _show(status: Status) -> None:
+    if sys.stdout.isatty():
+        _show_table(status)
+        return
+    print(f"fermix {_overall(status)}")
+    for row in _rows(status):
+        print(f"{row.name}: {row.value} {WORDS[row.state]}".rstrip())
+    if status["version"] != __version__:
+        print(_other_version(status))
+
+
+def _show_table(status: Status) -> None:
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
     console = Console(highlight=False, soft_wrap=True)
-    console.print(f"[bold]fermix[/] {status['overall'].replace('_', ' ')}")
+    console.print(f"[bold]fermix[/] {_overall(status)}")
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    for name, value in _rows(status, escape):
-        table.add_row(f"[dim]{name}[/]", value)
+    for row in _rows(status):
+        table.add_row(f"[dim]{row.name}[/]", f"{escape(row.value)} [{COLOURS[row.state]}]{WORDS[row.state]}[/]")
     console.print(table)
     if status["version"] != __version__:
-        console.print(f"[yellow]the daemon is version {status['version']}, this program {__version__}: restart it[/]")
+        console.print(f"[yellow]{escape(_other_version(status))}[/]")
 
 
-def _rows(status: Status, escape: Callable[[str], str]) -> Iterator[tuple[str, str]]:
-    yield "daemon", f"pid {status['pid']}, version {status['version']}, up {_duration(status['uptime_s'])}"
-    yield "home", escape(status["home"])
-    yield "http", escape(status["http"])
-    yield "answers with", escape(status["model"] or "nobody yet")
+def _overall(status: Status) -> str:
+    return status["overall"].replace("_", " ")
+
+
+def _other_version(status: Status) -> str:
+    return f"the daemon is version {status['version']}, this program {__version__}: restart it"
+
+
+def _rows(status: Status) -> Iterator[Row]:
+    yield Row("daemon", f"pid {status['pid']}, version {status['version']}, up {_duration(status['uptime_s'])}")
+    yield Row("home", status["home"])
+    yield Row("http", status["http"])
+    yield Row("answers with", status["model"] or "nobody yet")
     for provider in status["providers"]:
         state = "usable" if provider["usable"] else provider["problem"]
         primary = ", primary" if provider["primary"] else ""
-        yield (
-            "provider",
-            escape(f"{provider['provider']}/{provider['model']}: {state} (key: {provider['key_from']}{primary})"),
-        )
+        told = f"{provider['provider']}/{provider['model']}: {state} (key: {provider['key_from']}{primary})"
+        yield Row("provider", told)
     local = status["local_model"]
     primary = ", primary" if local["primary"] else ""
-    yield "local model", escape(f"{local['name']}: {local['state']}{primary} {local['detail']}".rstrip())
+    yield Row("local model", f"{local['name']}: {local['state']}{primary} {local['detail']}".rstrip())
     for service in status["services"]:
-        yield "service", escape(service["service"]) + " " + MARKS[service["state"]] + " " + escape(service["reason"])
+        yield Row("service", service["service"], service["state"])  # why it is not up is told under "missing"
     if status["environment"]:
-        yield "environment", escape("read at start: " + ", ".join(status["environment"]))
-    yield "turns", f"{status['turns_running']} running, {status['turns_waiting']} waiting"
+        yield Row("environment", "read at start: " + ", ".join(status["environment"]))
+    yield Row("turns", f"{status['turns_running']} running, {status['turns_waiting']} waiting")
     for failure in status["failures"]:
-        yield "missing", escape(failure)
+        yield Row("missing", failure)
 
 
 def _duration(seconds: float) -> str:

@@ -22,7 +22,7 @@ def main(argv: list[str]) -> int:
     try:
         connection = Connection(socket_path(os.environ), client="stop")
     except DaemonNotRunning:
-        return output.not_running("stop")
+        return output.not_running("stop", advice="")
     except (OSError, DaemonGone, RequestFailed) as error:
         return output.failed("stop", f"cannot talk to the daemon: {error}")
     pid = connection.welcome.get("pid")

@@ -29,10 +29,12 @@ LONGEST_WAIT_S = 0.3  # but not longer than this
 QUIET_S = 2.0  # without a key or a drawing for so long, nobody waits
 KEYS = (
     "Enter send · Ctrl+J newline · Esc stop · Ctrl+R conversations · Ctrl+C twice quits",
-    "Enter send · Esc stop · Ctrl+R conversations",
-    "Ctrl+R conversations",
+    "Enter send · Esc stop · Ctrl+C twice quits · Ctrl+R conversations",
+    "Enter send · Esc stop · Ctrl+C twice quits",
+    "Enter send · Esc stop · ^C quits",
+    "Enter · Esc · ^C",
 )
-FRAME_CELLS = 6  # of the prompt's own border beside the keys
+FRAME_CELLS = 8  # of the prompt's own border beside the keys
 MODEL_CHARS = 60
 
 
@@ -108,7 +110,9 @@ class ChatScreen(Screen[None]):
         empty = not conversation.blocks
         self.query_one("#welcome").display = empty
         self.query_one(Transcript).display = not empty
-        self.query_one(Waiting).show(conversation.activity, conversation.waiting, connected=desk.link.connected)
+        self.query_one(Waiting).show(
+            conversation.activity, conversation.waiting, connected=desk.link.connected, turn=conversation.running
+        )
         local = desk.local_model
         self.query_one(StatusBar).facts = Facts(
             home=self._home,
@@ -130,7 +134,7 @@ class ChatScreen(Screen[None]):
 
     async def action_stop(self) -> None:
         if self._desk.conversation.running is not None:
-            await self._desk.stop_turn()
+            await self._desk.stop_running()
 
     async def action_page(self, step: int) -> None:
         await self.query_one(Transcript).page(step)

@@ -21,7 +21,7 @@ from fermix.errors import FermixError
 from fermix.tui.desk import Desk, ProviderChoice
 from fermix.tui.visible import prose
 
-OLLAMA = "ollama"
+LOCAL, OLLAMA = "local", "ollama"
 LOOK_AGAIN_S = 0.25
 Page = Literal["choose", "provider", "key", "download"]
 
@@ -59,9 +59,8 @@ class SetupScreen(ModalScreen[str | None]):
 
     async def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         chosen = event.option.id or ""
-        if chosen == "local":
-            self._turn_to("download")
-            self.run_worker(self._desk.fetch_model(), exclusive=True)
+        if chosen == LOCAL:
+            self.run_worker(self._use_local(), exclusive=True)
         elif chosen == "key":
             await self._list_providers()
         elif choice := next((each for each in await self._choices() if each.id == chosen), None):
@@ -76,6 +75,20 @@ class SetupScreen(ModalScreen[str | None]):
         else:
             self._turn_to("choose")
 
+    async def _use_local(self) -> None:
+        """Make the local model the one that answers, and bring it here."""
+        try:
+            if self._desk.setup is not None:
+                await self._desk.save_provider(LOCAL, key="", base_url="")
+        except FermixError as error:
+            self._hint(error.user_text or str(error), error=True)
+            return
+        if self._desk.local_model.here:
+            self.dismiss(None)
+            return
+        self._turn_to("download")
+        await self._desk.fetch_model()
+
     async def _save(self) -> None:
         choice, secret = self._choice, self.query_one("#secret", Input)
         if choice is None or (choice.key == "required" and not secret.value.strip()):
@@ -83,13 +96,12 @@ class SetupScreen(ModalScreen[str | None]):
             return
         self._hint(f"Asking {choice.label} whether it works…")
         try:
-            said = await self._desk.save_provider(
+            await self._desk.save_provider(
                 choice.id, key=secret.value.strip(), base_url=self.query_one("#address", Input).value.strip()
             )
         except FermixError as error:
             self._hint(error.user_text or str(error), error=True)
             return
-        self.notify(said, markup=False)
         self.dismiss(None)
 
     def _ask_key(self, choice: ProviderChoice) -> None:
@@ -104,7 +116,8 @@ class SetupScreen(ModalScreen[str | None]):
         self._page = page
         for name in ("choose", "provider", "key", "download"):
             self.query_one(f"#{name}").display = name == page
-        self._hint(FIRST_WORDS[page])
+        keyless = page == "key" and self._choice is not None and self._choice.key == "none"
+        self._hint(KEYLESS if keyless else FIRST_WORDS[page])
         self._look()
         if page == "key":
             secret = self.query_one("#secret", Input)
@@ -121,9 +134,9 @@ class SetupScreen(ModalScreen[str | None]):
         sizes = f"{_size(local.done_bytes)} of {_size(local.total_bytes)}"
         self.query_one("#what", Static).update(Content(f"{prose(local.name)}: {sizes}"))
         if local.error:
-            self._hint(f"{prose(local.error)} Esc leaves; choose it again to go on where it stopped.", error=True)
-        elif local.state in ("ready", "loaded"):
-            self.notify("The local model is ready.", markup=False)
+            why = prose(local.error).rstrip(".")
+            self._hint(f"{why}. Esc leaves; choose it again to go on where it stopped.", error=True)
+        elif local.here:
             self.dismiss(None)
 
     def _hint(self, sentence: str, *, error: bool = False) -> None:
@@ -133,10 +146,9 @@ class SetupScreen(ModalScreen[str | None]):
 
     def _ways(self) -> list[Option]:
         local, able = self._desk.local_model, self._desk.setup is not None
-        ready = local.state in ("ready", "loaded")
-        once = "already here" if ready else f"downloads {_size(local.total_bytes)} once"
+        comes = "already here," if local.here else f"downloads {_size(local.total_bytes)} once, then"
         return [
-            _way("local", "The local model", f"{once}; then it needs no key and no network", not ready),
+            _way(LOCAL, "The local model", f"{comes} needs no key and no network", True),
             _way("key", "An API key", "OpenAI, Anthropic and others; the key stays on this machine", able),
             _way(OLLAMA, "Ollama", "models you already run on this machine", able),
         ]
@@ -165,6 +177,9 @@ FIRST_WORDS: dict[Page, str] = {
     "key": "The key is tried once, then stored where only you can read it.",
     "download": "Esc hides this; the download goes on and the status line shows it.",
 }
+
+
+KEYLESS = "The server is asked which models it has, then its address is stored. Enter goes on."
 
 
 def _way(name: str, title: str, about: str, able: bool) -> Option:

@@ -36,26 +36,35 @@ class StatusBar(Widget):
         self.set_reactive(StatusBar.facts, Facts(home))
 
     def render(self) -> Content:
-        facts = self.facts
-        if facts.connected:
-            line = Content.assemble(("● ", "$success"), "connected")
-        else:
-            line = Content.assemble(("○ ", "$warning"), f"connecting… {facts.trouble}".rstrip())
-        for part in self._parts():
-            longer = line + Content.styled(" · ", "$text-disabled") + Content(part)
+        line, *parts = self._parts()
+        for part in parts:
+            longer = line + Content.styled(" · ", "$text-disabled") + part
             if longer.cell_length > self.size.width:
                 break
             line = longer
         return self._with_home(line)
 
-    def _parts(self) -> list[str]:
+    def _parts(self) -> list[Content]:
+        """What there is to say, the most important first."""
         facts = self.facts
-        parts = [prose(facts.model) if facts.model else "no model"] if facts.connected else []
+        parts: list[str] = []
         if facts.progress is not None:
             parts.append(f"fetching the local model {facts.progress:.0%}")
         if facts.input_tokens or facts.output_tokens:
             parts.append(f"{_short(facts.input_tokens)} in, {_short(facts.output_tokens)} out")
-        return [*parts, facts.session] if facts.session else parts
+        if facts.session:
+            parts.append(facts.session)
+        return [self._connection(), *map(Content, parts)]
+
+    def _connection(self) -> Content:
+        """Whether a daemon answers, and with which model: where room is short the model says both."""
+        facts = self.facts
+        if not facts.connected:
+            return Content.assemble(("○ ", "$warning"), facts.trouble or "connecting…")
+        mark = Content.styled("● ", "$success")
+        model = prose(facts.model) if facts.model else "no model"
+        whole = mark + Content("connected") + Content.styled(" · ", "$text-disabled") + Content(model)
+        return whole if whole.cell_length <= self.size.width else mark + Content(model)
 
     def _with_home(self, line: Content) -> Content:
         gap = self.size.width - line.cell_length - cell_len(self.facts.home)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from time import monotonic
 
 from textual.content import Content
 from textual.timer import Timer
@@ -14,6 +15,7 @@ from fermix.tui.widgets.tool_card import FRAMES_A_SECOND, SPINNER
 
 MAX_LINES = 3
 LINE_CHARS = 200
+PATIENCE_S = 2  # what takes longer shows its seconds
 
 
 class Waiting(Static):
@@ -24,13 +26,17 @@ class Waiting(Static):
         self._activity = ""
         self._queue: Sequence[Queued] = ()
         self._connected = False
+        self._turn: str | None = None
+        self._since = 0.0
         self._frame = 0
         self._timer: Timer | None = None
 
     def on_mount(self) -> None:
         self._timer = self.set_interval(1 / FRAMES_A_SECOND, self._spin, pause=True)
 
-    def show(self, activity: str, queue: Sequence[Queued], *, connected: bool) -> None:
+    def show(self, activity: str, queue: Sequence[Queued], *, connected: bool, turn: str | None) -> None:
+        if (turn, activity) != (self._turn, self._activity):
+            self._turn, self._since = turn, monotonic()
         if (activity, tuple(queue), connected) == (self._activity, tuple(self._queue), self._connected):
             return
         self._activity, self._queue, self._connected = activity, queue, connected
@@ -48,7 +54,9 @@ class Waiting(Static):
         if self._activity:
             spinner = SPINNER[self._frame % len(SPINNER)]
             doing = one_line(self._activity, limit=LINE_CHARS)
-            lines.append(Content.assemble((f"{spinner} ", "$accent"), doing, ("  Esc stops", "$text-muted")))
+            seconds = int(monotonic() - self._since)
+            lasting = f" {seconds} s" if seconds >= PATIENCE_S else ""
+            lines.append(Content.assemble((f"{spinner} ", "$accent"), doing, (f"{lasting}  Esc stops", "$text-muted")))
         lines += [self._queued(item) for item in self._queue[:MAX_LINES]]
         if len(self._queue) > MAX_LINES:
             lines.append(Content.styled(f"  and {len(self._queue) - MAX_LINES} more", "$text-muted"))

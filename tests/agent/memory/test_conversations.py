@@ -304,7 +304,9 @@ async def test_a_row_that_cannot_be_read_costs_only_itself(world: World, caplog:
 
 async def test_listing_shows_the_newest_first_with_title_and_count(world: World):
     async with world.open() as conversations:
-        await conversations.append(KEY, UserMessage("first\n  words " + "x" * 100), *TURN[1:])
+        await conversations.append(
+            KEY, UserMessage("first   words " + "x" * 100 + "\n\n[attached file a]\nb"), *TURN[1:]
+        )
         world.clock.advance(60)
         await conversations.append(OTHER, *TURN)
         await conversations.append(ConversationKey("telegram", "1", "root"), *TURN)
@@ -415,3 +417,13 @@ async def test_it_is_known_where_a_message_stands_on_disk(world: World):
 
         assert await conversations.session_of(7) == 0
         assert await conversations.session_of(8) is None
+
+
+async def test_why_a_turn_failed_stays_for_the_screen_and_not_for_the_model(world: World):
+    """What was read live is read again after a restart; the wire keeps the short marker."""
+    async with world.open() as conversations:
+        await conversations.append(KEY, UserMessage("a"))
+        await conversations.close_dangling(KEY, "[failed]", "ollama does not run: start it.")
+    async with world.open() as conversations:
+        assert [entry.text for entry in await conversations.entries(KEY, 9)] == ["a", "ollama does not run: start it."]
+        assert await conversations.history(KEY) == (UserMessage("a"), AssistantMessage("[failed]"))

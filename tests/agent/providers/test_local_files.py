@@ -124,7 +124,10 @@ def test_brought_engine_is_taken_before_the_network_is_asked_for_the_model(tmp_p
         model = _artifact("m.gguf", MODEL, release.base_url)
         files = LocalFiles(home, model, _artifact(brought.name, content), ())
         cut_off = LocalFiles(home, _artifact("m.gguf", MODEL), files.engine, ())
-        with pytest.raises(NeedsOperator, match=r"m\.gguf could not be fetched"):
+        with pytest.raises(
+            NeedsOperator,
+            match=r"m\.gguf could not be fetched \(.*\): bring the file and run",
+        ):
             cut_off.fetch([brought], None, _ignore)
         missing = files.missing()
         files.fetch((), None, _ignore)

@@ -30,7 +30,7 @@ from fermix.agent.providers.anthropic import MessagesWire
 from fermix.agent.providers.catalog import local_provider
 from fermix.agent.providers.openai_chat import ChatWire
 from fermix.agent.providers.openai_responses import ResponsesWire
-from fermix.agent.providers.provider import Endpoint, ErrorKind, ModelFacts, ProviderFailed, Route
+from fermix.agent.providers.provider import Endpoint, ErrorKind, ModelFacts, NothingListens, ProviderFailed, Route
 from fermix.agent.providers.remote import RemoteProvider
 from fermix.agent.providers.stream import Patience
 from fermix.agent.providers.wire import Wire
@@ -398,3 +398,16 @@ async def test_reasoning_is_kept_under_the_name_it_came_with(
 
     assert completion.reasoning == Reasoning("scripted", "scripted-1", (kept,))
     assert "".join(delta.text for delta in seen if isinstance(delta, ReasoningDelta)) == "hm"
+
+
+async def test_a_server_of_this_machine_that_does_not_run_is_named_by_its_address(net: Net) -> None:
+    """Who forgot to start it is not sent to look at the network."""
+    route = Route("ollama", "m")
+
+    async def endpoint() -> Endpoint:
+        return Endpoint("http://127.0.0.1:1/v1", None)
+
+    with pytest.raises(NothingListens) as caught:
+        await RemoteProvider(route, FACTS, ChatWire(), endpoint, net, Patience()).complete(HELLO, lambda _: None)
+
+    assert (caught.value.address, caught.value.kind) == ("127.0.0.1:1", ErrorKind.TRANSPORT)
