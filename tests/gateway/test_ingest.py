@@ -321,3 +321,17 @@ async def test_an_answer_that_cannot_be_written_down_ends_for_who_watches_and_co
     async with install.start() as later:
         await later.settled(1)
     assert install.platform.texts() == ["NEXT", text.upper() or EMPTY]
+
+
+async def test_a_reply_that_was_given_up_is_not_flushed_into_a_later_turn(install: Install) -> None:
+    """DLV-11: a reply is bound to its message; the next one gets its own and nothing else."""
+    install.platform.fail("send", *[AWAY] * 5)
+    async with install.start() as life:
+        await life.say("a", "m1")
+        await life.say("b", "m2")
+        await life.settled(2)
+    async with install.start() as life:
+        await life.say("c", "m3")
+        await life.settled(1)
+
+    assert [(one.answers, one.text) for one in install.platform.shown()] == [("m2", "B"), ("m3", "C")]
