@@ -239,6 +239,8 @@ def problems(trial: Trial) -> list[str]:
     found = [f"accepted {len(inbox)} times, not {len(SCENE)}"] if len(inbox) != len(SCENE) else []
     found += [f"{id} was acknowledged and lost" for id in trial.acked - outcomes.keys()]
     found += [f"{id} has no last word" for id, outcome in inbox if outcome is None]
+    undelivered = {id for id, _, state in outbox if state == "failed"}
+    delivered = {id: outcome for id, outcome in inbox if id not in undelivered}
     known = {platform_id for _, platform_id, _ in outbox}
     heard = trial.heard if trial.mode == "local" else _shown(trial)
     for said in SCENE:
@@ -255,7 +257,7 @@ def problems(trial: Trial) -> list[str]:
     if trial.mode != "local":
         found += _order(heard)
         found += [f"{id} was not delivered: {state}" for id, _, state in outbox if state != "sent" and _sure(trial)]
-    return found + _history(stored, outcomes) + _effects(trial, outcomes)
+    return found + _history(stored, delivered) + _effects(trial, outcomes)
 
 
 def _sure(trial: Trial) -> bool:
