@@ -161,7 +161,7 @@ def test_no_key_is_seen_in_the_list_of_processes_or_in_a_command(play: Play) -> 
 
 def test_stop_ends_the_running_turn_and_the_queue_behind_it_in_order(play: Play) -> None:
     """`/stop` over the real socket: what runs is cancelled, what waits is dropped, what comes later runs."""
-    play.stage.play(Answer(text="late", delay_s=30))
+    play.stage.play(Answer(text="late", delay_s=30), Answer(text="after the stop"))
     connection = Connection(str(play.product.home / "daemon.sock"), client="test")
     connection.request("events.subscribe", {"sessions": ["queue"], "services": False})
     for number, text in enumerate(("first", "second", "third")):
@@ -170,7 +170,7 @@ def test_stop_ends_the_running_turn_and_the_queue_behind_it_in_order(play: Play)
     queue = next(params for name, params in events if name == "queue.changed" and len(_list(params["waiting"])) == 2)
     assert (queue["running"], [row["text"] for row in _list(queue["waiting"])]) == ("q0", ["second", "third"])
 
-    play.stage.play(Answer(text="after the stop"))
+    _until(lambda: bool(play.stage.asked))
     connection.request("message.send", {"id": "stop", "session": "queue", "text": "/stop"})
     connection.request("message.send", {"id": "q3", "session": "queue", "text": "fourth"})
     ended: dict[str, object] = {}
