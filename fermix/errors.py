@@ -77,7 +77,11 @@ class ProviderUnavailable(Unavailable):
 
 
 class ChannelUnavailable(Unavailable):
-    """A messaging platform failed."""
+    """A messaging platform failed. `landed` says whether it may have taken what was sent all the same."""
+
+    def __init__(self, message: str, *, retry_after_s: float | None = None, landed: bool = False) -> None:
+        super().__init__(message, retry_after_s=retry_after_s)
+        self.landed = landed
 
 
 class ServerUnavailable(Unavailable):

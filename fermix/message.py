@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 MediaKind = Literal["image", "audio", "file"]
+InboundKind = Literal["message", "edit", "reaction", "button", "file", "join"]
 PICTURE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """What a model can look at; any other type that calls itself an image is a file, SVG for one is text."""
 ROOT_THREAD = "root"
@@ -59,7 +60,7 @@ class LocalOrigin:
     """Where a local client stands. Made by `channels/local.py` only; None for every remote channel.
 
     `cwd` is the client's working directory. `attended` is False when the peer is a process that the
-    daemon itself started.
+    daemon itself started, or a confined one.
     """
 
     cwd: Path | None
@@ -81,6 +82,11 @@ class Message:
     attachments: tuple[Attachment, ...] = ()
     media: tuple[Media, ...] = ()
     origin: LocalOrigin | None = None
+    kind: InboundKind = "message"
+    private: bool = True
+    """Whether only the sender and the agent read this chat; unknown counts as shared."""
+    album: str | None = None
+    """The platform's id of the album this message is a part of."""
 
     @property
     def key(self) -> ConversationKey:

@@ -16,9 +16,10 @@ from fermix.agent.context import PromptSettings, RuntimeContext, build_context
 from fermix.agent.dispatch import Dispatcher
 from fermix.agent.loop import ModelRouter
 from fermix.agent.markers import FAILED, STOPPED
+from fermix.agent.model import AssistantMessage
 from fermix.agent.prompt import load, seed
 from fermix.agent.registry import CapabilityRegistry
-from fermix.agent.runner import History, RunnerServices, TurnRunner
+from fermix.agent.runner import History, RunnerServices, TurnRunner, store_question
 from fermix.agent.turn import Cancelled, Completed, Failed, ReplyPort, Turn, TurnOutcome
 from fermix.clock import Clock
 from fermix.errors import FermixError
@@ -82,8 +83,23 @@ class Agent:
         """Store what a turn added, after its reply was delivered. A history that fails is logged."""
         with _unsettling_nothing(turn):
             await self._history.append(
-                turn.key, *outcome.new_messages, model=outcome.model, version=outcome.history_version
+                turn.key,
+                *outcome.new_messages,
+                model=outcome.model,
+                version=outcome.history_version,
+                ledger_id=turn.ledger_id,
             )
+
+    async def restore(self, turn: Turn, text: str, model: str) -> None:
+        """Store the delivered answer of an earlier process as far as it is not stored; not in a newer session.
+
+        A history that fails is logged.
+        """
+        with _unsettling_nothing(turn):
+            version = None if turn.ledger_id is None else await self._history.session_of(turn.ledger_id)
+            await store_question(self._history, turn, version)
+            answer = AssistantMessage(text)
+            await self._history.append(turn.key, answer, model=model, version=version, ledger_id=turn.ledger_id)
 
     async def abandon(self, turn: Turn, outcome: Cancelled | Failed) -> None:
         """Close a turn without an answer, so that its message is not answered later. A history that fails is logged."""

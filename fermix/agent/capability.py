@@ -32,7 +32,8 @@ RunTool = Callable[[Mapping[str, JsonValue], ToolContext], Awaitable[ToolResult]
 @dataclass(frozen=True, slots=True)
 class Capability:
     """One thing a model can call. `parameters` is a JSON Schema of type object; arguments are checked against it
-    before `run`. `timeout_s` bounds one run. `owner_only` hides it from guests whatever its class.
+    before `run`. `timeout_s` bounds one run. `owner_only` hides it from guests whatever its class;
+    `asks_owner` hides it from every turn that cannot ask the owner.
     """
 
     name: str
@@ -45,3 +46,4 @@ class Capability:
     category: str = "system"
     when_to_use: str = ""
     timeout_s: float = 150.0
+    asks_owner: bool = False

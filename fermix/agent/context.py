@@ -48,13 +48,17 @@ class RuntimeContext:
     router: ModelRouter
     route: Route
     facts: ModelFacts
+    asking: Profile
+    """For an operator's turn that may ask the owner."""
     operator: Profile
     guest: Profile
     timezone: str | None
 
-    def profile(self, trust: Trust | None) -> Profile:
+    def profile(self, trust: Trust | None, *, may_ask: bool = False) -> Profile:
         """Return the profile of a trust; no trust stated means guest."""
-        return self.operator if trust is Trust.OPERATOR else self.guest
+        if trust is not Trust.OPERATOR:
+            return self.guest
+        return self.asking if may_ask else self.operator
 
 
 def build_context(
@@ -66,12 +70,12 @@ def build_context(
     first = router.routes[0]
     compact = first.facts.compact
 
-    def profile(trust: Trust) -> Profile:
-        tools = registry.list_for(trust, allowed=COMPACT_TOOLS if compact else None)
+    def profile(trust: Trust, *, may_ask: bool = False) -> Profile:
+        tools = registry.list_for(trust, allowed=COMPACT_TOOLS if compact else None, may_ask=may_ask)
         system = compose_compact(files) if compact else compose(files, settings.owner, tools, trust)
         schemas = tuple(ToolSchema(tool.name, tool.description, tool.parameters) for tool in tools)
         by_name = MappingProxyType({tool.name: tool for tool in tools})
         return Profile(system, by_name, schemas, prompt_tokens(system, schemas))
 
-    operator, guest = profile(Trust.OPERATOR), profile(Trust.GUEST)
-    return RuntimeContext(router, first.route, first.facts, operator, guest, settings.owner.timezone)
+    asking, operator, guest = profile(Trust.OPERATOR, may_ask=True), profile(Trust.OPERATOR), profile(Trust.GUEST)
+    return RuntimeContext(router, first.route, first.facts, asking, operator, guest, settings.owner.timezone)

@@ -22,6 +22,7 @@ from fermix.agent.turn import ReplyPort, Turn
 from fermix.clock import Clock
 from fermix.errors import FermixError, NotAllowed, Refused, Unusable
 from fermix.events import Events, ToolCalled, ToolStarted, preview
+from fermix.trust import PolicyClass
 
 log = logging.getLogger(__name__)
 
@@ -80,6 +81,8 @@ class Dispatcher:
         try:
             self._check(call, capability)
             async with bound:
+                if capability.policy is not PolicyClass.READ_ONLY:
+                    await scope.port.effect(capability.name)
                 return await capability.run(call.arguments, ToolContext(scope.turn, scope.port, call.id))
         except fastjsonschema.JsonSchemaValueException as error:
             return ToolResult(False, f"arguments do not fit: {error.message[:PROBLEM_CHARS]}")

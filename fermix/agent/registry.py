@@ -48,9 +48,10 @@ class CapabilityRegistry:
         allowed: frozenset[str] | None = None,
         excluded: frozenset[str] = frozenset(),
         excluded_categories: frozenset[str] = frozenset(),
+        may_ask: bool = False,
     ) -> tuple[Capability, ...]:
         """Return what a caller may call; no trust stated means guest. `allowed` None lets all names pass, an empty
-        set none.
+        set none. `may_ask` says that the owner can be asked in this turn.
         """
         classes = classes_for(trust)
         visible_kinds = kinds if trust is Trust.OPERATOR else kinds & GUEST_KINDS
@@ -63,4 +64,5 @@ class CapabilityRegistry:
             and capability.name not in excluded
             and capability.category not in excluded_categories
             and (trust is Trust.OPERATOR or not capability.owner_only)
+            and (may_ask or not capability.asks_owner)
         )

@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 class History(Protocol):
     """The conversations. What `history` returns can always be sent; a write for an older `version` is dropped."""
 
-    async def history(self, key: ConversationKey) -> tuple[ChatMessage, ...]: ...
+    async def history(self, key: ConversationKey, *, before: int | None = None) -> tuple[ChatMessage, ...]: ...
 
     async def version(self, key: ConversationKey) -> int: ...
 
@@ -45,7 +45,10 @@ class History(Protocol):
         model: str = "",
         guest: bool = False,
         version: int | None = None,
+        ledger_id: int | None = None,
     ) -> bool: ...
+
+    async def session_of(self, ledger_id: int) -> int | None: ...
 
     async def close_dangling(self, key: ConversationKey, note: str, told: str = "") -> None: ...
 
@@ -96,14 +99,13 @@ class TurnRunner:
 
     async def _answer(self, turn: Turn, port: ReplyPort) -> Completed:
         context = await self._services.checkout()
-        profile = context.profile(turn.trust)
+        profile = context.profile(turn.trust, may_ask=turn.may_ask)
         history = self._services.history
         version = await history.version(turn.key)
-        earlier = await history.history(turn.key)
-        question = _question(turn.message)
+        earlier = await history.history(turn.key, before=turn.ledger_id)
+        question = question_of(turn.message)
         request = self._request(turn, context, profile, earlier, question)
-        guest = turn.trust is not Trust.OPERATOR
-        await history.append(turn.key, question, sender=turn.message.sender.id or "", guest=guest, version=version)
+        await store_question(history, turn, version)
         services = LoopServices(context.router, self._services.dispatcher, self._services.events, self._services.clock)
         scope = ToolScope(profile.tools, turn, port, min(OUTPUT_CHARS, context.facts.context_tokens))
         return replace(await run_loop(services, scope, request), history_version=version)
@@ -124,7 +126,20 @@ class TurnRunner:
         return ChatRequest((*profile.system, today), fitted.messages, profile.schemas)
 
 
-def _question(message: Message) -> UserMessage:
+async def store_question(history: History, turn: Turn, version: int | None) -> None:
+    """Add the message to the history, unless it is there from a first run."""
+    await history.append(
+        turn.key,
+        question_of(turn.message),
+        sender=turn.message.sender.id or "",
+        guest=turn.trust is not Trust.OPERATOR,
+        version=version,
+        ledger_id=turn.ledger_id,
+    )
+
+
+def question_of(message: Message) -> UserMessage:
+    """Return what the model reads of a message."""
     pictures = tuple(Image(media.mime, media.data) for media in message.media if media.kind == "image")
     return UserMessage(message.text, pictures)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from fermix.agent.approvals import Seam
 from fermix.agent.model import ChatMessage, Delta, Usage
 from fermix.message import ConversationKey, Message, Reply
 from fermix.trust import Trust
@@ -13,7 +14,9 @@ from fermix.trust import Trust
 @dataclass(frozen=True, slots=True)
 class Turn:
     """One message to answer. `trust` was decided at ingress; `attended` says a person waits for this turn;
-    `deadline_s` bounds the whole turn.
+    `deadline_s` bounds the whole turn. `ledger_id` is the accepted message it answers, None when nobody sent one; a
+    turn that runs again after a crash has the same one and stores nothing twice. `seam` is how the owner can be asked
+    for something; the gateway attaches it to messages of operators only.
     """
 
     id: str
@@ -22,10 +25,17 @@ class Turn:
     attended: bool
     parent_id: str | None = None
     deadline_s: float = 3_600.0
+    ledger_id: int | None = None
+    seam: Seam | None = None
 
     @property
     def key(self) -> ConversationKey:
         return self.message.key
+
+    @property
+    def may_ask(self) -> bool:
+        """Whether it may ask the owner: an operator's, attended, no part of another turn, and with a way to ask."""
+        return self.trust is Trust.OPERATOR and self.attended and self.parent_id is None and self.seam is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +74,13 @@ class ReplyPort(Protocol):
 
     async def send(self, reply: Reply) -> None:
         """Deliver now. Raises: ChannelUnavailable."""
+        ...
+
+    async def effect(self, name: str) -> None:
+        """Write down, before it happens, that this turn is about to change something outside: it never runs again.
+
+        Raises: NeedsOperator or Unavailable when it cannot be written; then the change must not happen.
+        """
         ...
 
     def stream(self, delta: Delta) -> None:

@@ -2,7 +2,34 @@
 
 from __future__ import annotations
 
-from fermix.channels import local
-from fermix.gateway.authorize import Access
+from collections.abc import Mapping
 
-LOCAL = {local.NAME: Access(local=True), "daemon": Access(local=True)}
+from fermix.channels import discord, local, signal, slack, telegram, whatsapp
+from fermix.config.model import Config
+from fermix.gateway.authorize import Access
+from fermix.gateway.channel import StreamTier
+from fermix.gateway.section import ChannelSpec
+
+LOCAL: Mapping[str, Access] = {local.NAME: Access(local=True), "daemon": Access(local=True)}
+
+CHANNELS: tuple[ChannelSpec, ...] = (
+    telegram.SPEC,
+    whatsapp.SPEC,
+    discord.SPEC,
+    slack.SPEC,
+    signal.SPEC,
+)
+
+
+def access_rules(config: Config) -> dict[str, Access]:
+    """Return who may use each channel; a name that is not here is no channel."""
+    return {**LOCAL, **{spec.name: spec.access(config) for spec in CHANNELS}}
+
+
+def stream_tiers(config: Config) -> dict[str, StreamTier]:
+    """Return how each channel streams, as far as the configuration says."""
+    found: dict[str, StreamTier] = {}
+    for spec in CHANNELS:
+        if (tier := spec.streaming(config)) is not None:
+            found[spec.name] = tier
+    return found

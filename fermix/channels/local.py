@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import getpass
 import logging
+import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -21,6 +23,7 @@ log = logging.getLogger(__name__)
 
 NAME = "cli"
 SENDER_ID = "cli"
+REMEMBERED_KEYS = 1_000  # a reply is sent again within minutes or not at all; clients of a former daemon are gone
 MAX_TEXT_ATTACHMENT_BYTES = 256 * 1024  # past that a text file would fill a model's window by itself
 
 
@@ -38,15 +41,33 @@ class LocalChannel:
 
     def __init__(self, audience: Audience) -> None:
         self._audience = audience
-        self.abilities = Abilities(live=self)
+        self.abilities = Abilities(live=self, idempotent=True)
+        self._told: deque[str] = deque(maxlen=REMEMBERED_KEYS)
 
-    async def send(self, message: Message, reply: Reply) -> str:
+    @property
+    def alive_at(self) -> float:
+        """The socket is in this process: while we run, it works."""
+        return time.monotonic()
+
+    def measure(self, text: str) -> int:
+        return len(text)
+
+    async def send(self, message: Message, reply: Reply, key: str) -> str:
         if not isinstance(reply, Text):
             raise TypeError(f"a local client cannot be sent a {type(reply).__name__}")
+        if key in self._told:
+            return message.id
+        self._told.append(key)
         self._audience.tell(
             message.chat_id,
             "reply",
-            {"session": message.chat_id, "message_id": message.id, "text": reply.text, "model": reply.model},
+            {
+                "session": message.chat_id,
+                "message_id": message.id,
+                "text": reply.text,
+                "model": reply.model,
+                "key": key,
+            },
         )
         return message.id
 

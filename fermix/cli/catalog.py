@@ -67,6 +67,12 @@ def _logs(argv: list[str]) -> int:
     return logs.main(argv)
 
 
+def _channels(argv: list[str]) -> int:
+    from fermix.cli.verbs import channels
+
+    return channels.main(argv)
+
+
 def _version(argv: list[str]) -> int:
     from fermix.cli.verbs import version
 
@@ -98,6 +104,7 @@ VERBS = (
     Verb("start", "start the daemon in the background", _start),
     Verb("stop", "stop the daemon", _stop),
     Verb("status", "tell what runs and what is missing", _status),
+    Verb("channels", "tell who may write on which channel and who was denied", _channels),
     Verb("logs", "show the daemon's log", _logs),
     Verb("version", "print the version", _version),
     Verb("model", "fetch the local model, or tell how it stands", _model),

@@ -1,4 +1,4 @@
-"""The settings that may come from the environment: paths, addresses, switches and secrets.
+"""The settings that may come from the environment: paths, addresses, switches, lists of senders and secrets.
 
 Read once at start, never written back; `fermix status` names the variables in use. Blank means unset. The paths
 stand here on their own because the log and the quick verbs need them before any settings model is loaded.
@@ -15,7 +15,7 @@ from fermix.home import Home
 
 SOURCE: Final = "environment"
 
-Setting = str | int | bool
+Setting = str | int | bool | tuple[str, ...]
 
 
 def stated(environ: Mapping[str, str], name: str) -> str | None:
@@ -62,10 +62,19 @@ def _number(text: str) -> int:
     return int(text)
 
 
+def _ids(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
 OVERLAYS: Final[tuple[tuple[str, str, str, Callable[[str], Setting]], ...]] = (
     ("PORT", "fermix_web", "port", _number),
     ("FERMIX_HTTP_BIND", "fermix_web", "bind", str),
     ("FERMIX_TRACE_CONTENT", "fermix_core.traces", "content", _switch),
+    ("TELEGRAM_ALLOWED_USER_IDS", "fermix_channels.telegram", "allowed_user_ids", _ids),
+    ("WHATSAPP_ALLOWED_SENDER_IDS", "fermix_channels.whatsapp", "allowed_sender_ids", _ids),
+    ("DISCORD_ALLOWED_USER_IDS", "fermix_channels.discord", "allowed_user_ids", _ids),
+    ("SLACK_ALLOWED_USER_IDS", "fermix_channels.slack", "allowed_user_ids", _ids),
+    ("SIGNAL_ALLOWED_SENDER_IDS", "fermix_channels.signal", "allowed_sender_ids", _ids),
     ("OLLAMA_BASE_URL", "fermix_core.providers.ollama", "base_url", str),
 )
 """Variable, section, key, and how its text is read."""

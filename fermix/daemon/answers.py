@@ -6,7 +6,7 @@ import mimetypes
 import os
 import re
 import stat
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,12 +25,13 @@ from fermix.daemon.socket import Call, RequestError, check_protocol
 from fermix.gateway import Channel, Gateway
 from fermix.home import Home
 from fermix.message import PICTURE_TYPES, ROOT_THREAD, ConversationKey, LocalOrigin, Media
-from fermix.native.peer import is_descendant
+from fermix.native.peer import is_attended
 from fermix.protocol.frames import encode
 from fermix.protocol.methods import (
     MAX_LINE_BYTES,
     PROTOCOL,
     AttachmentName,
+    Channels,
     Code,
     GetHistory,
     Hello,
@@ -53,8 +54,8 @@ HISTORY_BYTES = (
     MAX_LINE_BYTES // 2
 )  # of one answer; a client refuses a longer line, and could never show the conversation
 ENTRY_CHARS = 100_000
+IN_PERSON = frozenset({"turn.stop", "config.reload", "daemon.stop"})  # what no confined or spawned program may do
 MAX_ATTACHMENT_BYTES = 20 * 1024 * 1024
-REMEMBERED_IDS = 10_000
 
 _HELLO = TypeAdapter(Hello)
 _SEND = TypeAdapter(SendMessage)
@@ -75,6 +76,8 @@ class Control(Protocol):
     def http_address(self) -> str: ...
 
     def environment(self) -> list[str]: ...
+
+    def channels(self) -> Channels: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +101,6 @@ class Answers:
 
     def __init__(self, rooms: Rooms) -> None:
         self._rooms = rooms
-        self._seen: OrderedDict[str, None] = OrderedDict()
         self._methods: Mapping[str, Callable[[Call], Awaitable[Result]]] = {
             "hello": self._hello,
             "message.send": self._send,
@@ -107,6 +109,7 @@ class Answers:
             "conversation.list": self._list,
             "conversation.history": self._history,
             "status": self._status,
+            "channels": self._channels,
             "config.reload": self._reload,
             "model.fetch": self._fetch,
             "daemon.stop": self._stop,
@@ -116,6 +119,9 @@ class Answers:
         method = self._methods.get(call.method)
         if method is None:
             raise RequestError(Code.METHOD_NOT_FOUND, f"there is no method {call.method!r}")
+        if call.method in IN_PERSON and not await self._is_attended(call):
+            problem = f"{call.method} is refused to a program that runs without a person; use your own terminal"
+            raise RequestError(Code.REFUSED, problem)
         return await method(call)
 
     async def _hello(self, call: Call) -> Result:
@@ -138,8 +144,6 @@ class Answers:
             if not wish["id"].strip() or len(wish["id"]) > MAX_ID_CHARS:
                 raise RequestError(Code.INVALID_PARAMS, f"id takes 1 to {MAX_ID_CHARS} characters, not all blank")
             media = await self._media(files, wish.get("attachments", []))
-        if wish["id"] in self._seen:
-            return {}
         message = local.to_message(
             message_id=wish["id"],
             session=wish["session"],
@@ -148,7 +152,6 @@ class Answers:
             media=media,
             received_at=self._rooms.clock.now(),
         )
-        self._remember(wish["id"])
         await self._rooms.gateway.ingest(message, self._rooms.channel)
         return {}
 
@@ -167,12 +170,11 @@ class Answers:
 
     async def _origin(self, call: Call, cwd: str | None) -> LocalOrigin:
         directory = await self._rooms.workers.run(local.request_directory, cwd, _is_folder)
-        return LocalOrigin(directory, attended=not is_descendant(call.client.peer.pid, os.getpid()))
+        return LocalOrigin(directory, attended=await self._is_attended(call))
 
-    def _remember(self, message_id: str) -> None:
-        self._seen[message_id] = None
-        if len(self._seen) > REMEMBERED_IDS:
-            self._seen.popitem(last=False)
+    async def _is_attended(self, call: Call) -> bool:
+        """Judged anew for each request: a program can confine itself after it has connected."""
+        return await self._rooms.workers.run(is_attended, call.client.peer, os.getpid())
 
     async def _stop_turn(self, call: Call) -> Result:
         wish = checked(_STOP, call.params)
@@ -228,6 +230,9 @@ class Answers:
             "failures": rooms.health.failures(),
         }
         return dict(status)
+
+    async def _channels(self, call: Call) -> Result:
+        return dict(self._rooms.control.channels())
 
     async def _reload(self, call: Call) -> Result:
         return dict(await self._rooms.control.reload())

@@ -15,22 +15,26 @@ from fermix.agent.providers.embedded import EmbeddedModel
 from fermix.agent.providers.local_provider import LocalProvider
 from fermix.agent.providers.routing import Router
 from fermix.agent.registry import CapabilityRegistry
+from fermix.agent.sandbox import Policy
+from fermix.channels.catalog import CHANNELS, access_rules, stream_tiers
 from fermix.clock import Clock
 from fermix.config.model import Config, LocalModelSettings
 from fermix.config.secret_store import open_store
 from fermix.daemon.health import HealthBoard
 from fermix.daemon.http import HttpServer
 from fermix.events import Events
+from fermix.gateway import Access, Authorizer, Gateway
+from fermix.gateway.section import ChannelSpec
 from fermix.home import Home
 from fermix.net import Net
-from fermix.protocol.methods import LocalRow, ProviderRow, Reloaded
+from fermix.protocol.methods import ChannelRow, Channels, LocalRow, ProviderRow, Reloaded
 from fermix.setup.readiness import HERE, judge
 from fermix.setup.sections import load_config
 from fermix.workers import Workers
 
 log = logging.getLogger(__name__)
 
-NEED_RESTART = ("fermix_core", "fermix_core.local_model", "fermix_core.traces", "fermix_web", "sandbox")
+NEED_RESTART = ("fermix_core", "fermix_core.local_model", "fermix_core.traces", "fermix_web")
 
 
 def read_candidates(home: Home, config: Config) -> tuple[Candidate, ...]:
@@ -103,6 +107,9 @@ class Parts:
     http: HttpServer
     health: HealthBoard
     workers: Workers
+    authorizer: Authorizer
+    policy: Policy
+    gateway: Gateway
 
 
 class Control:
@@ -124,8 +131,11 @@ class Control:
         config = await parts.workers.run(load_config, self._home, self._environ)
         candidates = await parts.workers.run(read_candidates, self._home, config)
         restart = [name for name in NEED_RESTART if _read_at_start(config, name) != _read_at_start(began_with, name)]
+        await parts.policy.reread()
         self._config = config
         parts.health.waits_for_restart(restart)
+        parts.authorizer.use(access_rules(config))
+        parts.gateway.stream_as(stream_tiers(config))
         parts.routes.use(candidates, config.core.local_model)
         parts.agent.reconfigure(registry=parts.registry, router=parts.routes.router, settings=prompt_settings(config))
         log.info("configuration read again")
@@ -137,8 +147,35 @@ class Control:
     def stop(self) -> None:
         self._stop.set()
 
+    def channels(self) -> Channels:
+        """Tell which channels are configured and who was denied."""
+        authorizer = self._parts.authorizer
+        denied = authorizer.denied()
+        return {
+            "channels": [_channel_row(spec, self._config, authorizer.access(spec.name)) for spec in CHANNELS],
+            "denied": [
+                {"channel": row.channel, "sender": row.sender, "name": row.name, "at": row.at.isoformat(),
+                 "times": row.times}
+                for row in denied
+            ],
+        }  # fmt: skip
+
     def http_address(self) -> str:
         return self._parts.http.address
 
     def environment(self) -> list[str]:
         return list(self._config.environment)
+
+
+def _channel_row(spec: ChannelSpec, config: Config, access: Access | None) -> ChannelRow:
+    settings, access = config.section(spec.section, spec.settings), access or Access(local=False)
+    problems = ["this version cannot connect to it yet"] if settings.enabled else []
+    if settings.enabled and access.owner is None and not access.listed:
+        problems.insert(0, "everybody is denied, since neither owner nor list is set")
+    return {
+        "channel": spec.name,
+        "enabled": settings.enabled,
+        "owner": access.owner,
+        "guests": len(access.listed),
+        "problem": "; ".join(problems),
+    }

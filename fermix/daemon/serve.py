@@ -16,15 +16,16 @@ from pathlib import Path
 
 from fermix import __version__
 from fermix.agent.agent import Agent, AgentServices
+from fermix.agent.approvals import Approvals
 from fermix.agent.capability import Capability
 from fermix.agent.memory import Conversations
 from fermix.agent.providers.chain import Candidate
 from fermix.agent.providers.embedded import EmbeddedModel
 from fermix.agent.providers.local_files import LocalFiles
 from fermix.agent.registry import CapabilityRegistry
-from fermix.agent.sandbox import Sandbox, SandboxSettings
+from fermix.agent.sandbox import Policy, Sandbox, SandboxSettings
 from fermix.agent.tools.catalog import ToolDeps, build_tools
-from fermix.channels.catalog import LOCAL
+from fermix.channels.catalog import access_rules, stream_tiers
 from fermix.channels.local import LocalChannel
 from fermix.clock import SystemClock
 from fermix.config.model import Config
@@ -38,11 +39,12 @@ from fermix.daemon.socket import SocketServer
 from fermix.daemon.traces import TraceWriter
 from fermix.daemon.unpacked import UnpackedFiles
 from fermix.events import Events
-from fermix.gateway import Authorizer, Gateway, Rooms
+from fermix.gateway import Authorizer, Gateway, Ledger, Rooms
 from fermix.gateway.commands.catalog import COMMANDS
 from fermix.home import Home
 from fermix.native.program import FROZEN
 from fermix.net import Net
+from fermix.setup.sections import SECTIONS
 from fermix.store import ContentCheck, Database
 from fermix.supervisor import OURS, OUTSIDE, Supervisor
 from fermix.workers import Workers
@@ -72,9 +74,7 @@ async def serve(start: Start) -> None:
 
     Raises: NeedsOperator when something must be mended first; in a group, GaveUp when a part cannot be kept up.
     """
-    stop = asyncio.Event()
-    for signum in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(signum, stop.set)
+    stop = _until_told()
     home, config, clock = start.home, start.config, SystemClock()
     async with AsyncExitStack() as house:
         events = Events(clock)
@@ -93,7 +93,8 @@ async def serve(start: Start) -> None:
         routes.use(start.candidates, config.core.local_model)
         health.watch_models(routes)
         sandbox = Sandbox(config[SandboxSettings], home, start.launch_folder, Path.home(), start.environ)
-        registry = CapabilityRegistry(start.tools(ToolDeps(sandbox, workers, start.program)))
+        policy, approvals = Policy(sandbox, home, SECTIONS, workers, clock), Approvals(clock)
+        registry = CapabilityRegistry(start.tools(ToolDeps(sandbox, workers, policy, approvals, start.program)))
         agent = await house.enter_async_context(
             Agent.open(
                 AgentServices(
@@ -101,22 +102,33 @@ async def serve(start: Start) -> None:
                 )
             )
         )
-        gateway = await house.enter_async_context(
-            Gateway.open(Rooms(agent, Authorizer(LOCAL), conversations, COMMANDS, events, clock))
+        authorizer = Authorizer(access_rules(config))
+        rooms = Rooms(
+            agent, authorizer, Ledger(database, clock), conversations, policy, approvals, COMMANDS, events, clock
         )
+        gateway = await house.enter_async_context(Gateway.open(rooms))
+        gateway.stream_as(stream_tiers(config))
+        local = LocalChannel(audience)
+        await gateway.recover({local.name: local})
         http = HttpServer(config.web.bind, config.web.port, health)
-        parts = Parts(routes, agent, registry, embedded, http, health, workers)
+        parts = Parts(routes, agent, registry, embedded, http, health, workers, authorizer, policy, gateway)
         control = Control(home, start.environ, config, parts, stop)
-        rooms = answers.Rooms(
-            home, clock, gateway, LocalChannel(audience), conversations, audience, health, routes, workers, control
-        )
-        socket = SocketServer(home.daemon_socket, Answers(rooms), audience)
+        desk = answers.Rooms(home, clock, gateway, local, conversations, audience, health, routes, workers, control)
+        socket = SocketServer(home.daemon_socket, Answers(desk), audience)
         await house.enter_async_context(Supervisor([socket, http], OURS, events, clock))
         await house.enter_async_context(Supervisor([embedded, *_unpacked(start, clock)], OUTSIDE, events, clock))
         log.info("ready: Fermix %s serves %s", __version__, home.root)
         await stop.wait()
         log.info("stopping")
         await gateway.drain()
+
+
+def _until_told() -> asyncio.Event:
+    """Return what is set when the system or a client wants the daemon to end."""
+    stop = asyncio.Event()
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(signum, stop.set)
+    return stop
 
 
 def _embedded(start: Start, events: Events, clock: SystemClock) -> EmbeddedModel:

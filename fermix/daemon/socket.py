@@ -158,11 +158,11 @@ class SocketServer:
     async def _serve(self, connection: socket.socket) -> None:
         """Serve one client to its end; nothing it does reaches further."""
         try:
-            peer = peer_of(connection)
-            if peer.uid != os.geteuid():
-                log.warning("a client of user id %s was refused", peer.uid)
-                return
-            await self._talk(Client(connection, peer), connection)
+            with contextlib.closing(peer_of(connection)) as peer:
+                if peer.uid != os.geteuid():
+                    log.warning("a client of user id %s was refused", peer.uid)
+                    return
+                await self._talk(Client(connection, peer), connection)
         except Exception:
             log.exception("a client broke")
 

@@ -3,5 +3,6 @@
 from fermix.gateway.authorize import Access, Authorizer
 from fermix.gateway.channel import Abilities, Channel
 from fermix.gateway.gateway import Gateway, Rooms
+from fermix.gateway.ledger import Ledger
 
-__all__ = ["Abilities", "Access", "Authorizer", "Channel", "Gateway", "Rooms"]
+__all__ = ["Abilities", "Access", "Authorizer", "Channel", "Gateway", "Ledger", "Rooms"]

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, assert_never
 
+from fermix.agent.approvals import Approvals
+from fermix.agent.sandbox import Policy
+from fermix.gateway.authorize import Authorization
 from fermix.gateway.queue import Lanes, Slot
 from fermix.gateway.replies import Replier
 from fermix.message import ConversationKey, Message
 from fermix.trust import Trust
 
-NAME = re.compile(r"/([A-Za-z][A-Za-z0-9_]*)(?:\s+|$)")
+NAME = re.compile(r"/([A-Za-z][A-Za-z0-9_]*)(?:\s|$)")
 
 
 class Conversations(Protocol):
-    """What commands do to history."""
+    """What the gateway does to history: `clear` is for commands, `expect` for a start that finds turns unfinished."""
 
     async def clear(self, key: ConversationKey) -> None: ...
+
+    def expect(self, ledger_ids: Iterable[int]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,31 +33,68 @@ class CommandContext:
     """
 
     message: Message
-    trust: Trust
+    sender: Authorization
     rest: str
     replier: Replier
     slot: Slot
     lanes: Lanes
     conversations: Conversations
+    policy: Policy
+    approvals: Approvals
     commands: Sequence[Command]
+
+
+RunCommand = Callable[[CommandContext], Awaitable[None]]
+Who = Literal["anyone", "commanders", "operator"]
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """`who` "anyone" is any allowed sender, "operator" is nobody else."""
+    """`who`: "anyone" is any allowed sender; "commanders" are the owner and whom the config lets run commands that
+    change something, each with the trust they have; "operator" is nobody else. `in_person`: refused to a program
+    that nobody sits in front of, whoever it speaks for. `run` None: this version cannot do it, `missing` says so.
+    """
 
     name: str
     summary: str
-    who: Literal["anyone", "operator"]
-    run: Callable[[CommandContext], Awaitable[None]]
+    who: Who
+    run: RunCommand | None
     aliases: tuple[str, ...] = ()
+    in_person: bool = False
+    missing: str = ""
 
-    def allows(self, trust: Trust) -> bool:
-        return self.who == "anyone" or trust is Trust.OPERATOR
+    def allows(self, sender: Authorization) -> bool:
+        """Say whether this sender may run it at all."""
+        match self.who:
+            case "anyone":
+                return True
+            case "commanders":
+                return sender.commands
+            case "operator":
+                return sender.trust is Trust.OPERATOR
+            case _:
+                assert_never(self.who)
+
+
+def why_refused(command: Command, sender: Authorization, message: Message) -> str | None:
+    """Say why this sender may not run it now, or None."""
+    if not command.allows(sender):
+        return f"/{command.name} is for the owner of this agent."
+    if command.in_person and not is_attended(message):
+        return f"/{command.name} is refused to a program that runs without a person; type it at your own terminal."
+    return None
+
+
+def is_attended(message: Message) -> bool:
+    """Say whether a person is behind a message, as far as the system knows."""
+    return message.origin is None or message.origin.attended
 
 
 def parse(text: str, commands: Sequence[Command]) -> tuple[Command, str] | None:
-    """Read a command and the raw text behind it; None when the text is none of ours and goes to the agent."""
+    """Read a command and the raw text behind it; None when the text is none of ours and goes to the agent.
+
+    A name with "@" is another bot's: a channel takes off its own before the message comes here.
+    """
     stripped = text.lstrip()
     match = NAME.match(stripped)
     if match is None:

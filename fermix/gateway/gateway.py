@@ -1,8 +1,9 @@
-"""The one way in. `ingest` and `intake` hold the steps in their order; a reviewer reads the trust model here.
+"""The one way in. `ingest` and `_intake` hold the steps in their order; a reviewer reads the trust model here.
 
-ingest   normalize, authorize, reserve the place in the lane      the adapter acknowledges when it returns
-intake   reply path, empty check, commands, enqueue               one task per message
-Answer   run the turn, deliver, commit                            in the lane, one at a time
+recover  take up what an earlier process left                         before anybody is heard
+ingest   normalize, authorize, write down, reserve the lane's place   the adapter acknowledges when it returns
+intake   reply path, empty check, commands, enqueue                   one task per message, from the write on
+Answer   run the turn, deliver, commit, settle                        in the lane, one at a time
 """
 
 from __future__ import annotations
@@ -10,39 +11,34 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import Literal, Protocol, assert_never
+from dataclasses import dataclass, replace
 
-from fermix.agent.turn import Cancelled, Completed, Failed, ReplyPort, Turn, TurnOutcome
+from fermix.agent.approvals import Approvals, Origin, Seam
+from fermix.agent.sandbox import Policy
+from fermix.agent.turn import Turn
 from fermix.clock import Clock
-from fermix.errors import ChannelUnavailable
-from fermix.events import Events, MessageReceived, MessageSettled, preview
+from fermix.events import Events, MessageReceived, MessageSettled, ServiceState, preview
+from fermix.gateway.answer import BROKEN, UNWRITTEN, Agent, Answer, TurnServices
 from fermix.gateway.authorize import Authorization, Authorizer, Denial
-from fermix.gateway.channel import Channel
-from fermix.gateway.command import Command, CommandContext, Conversations, parse
+from fermix.gateway.channel import Channel, StreamTier
+from fermix.gateway.command import Command, CommandContext, Conversations, is_attended, parse, why_refused
+from fermix.gateway.ledger import Entry, Ledger, Outcome, Unfinished
 from fermix.gateway.queue import Lanes, Slot
-from fermix.gateway.replies import Replier
-from fermix.message import ConversationKey, Message, Text
+from fermix.gateway.recovery import Recovered, Step, plan, tidied
+from fermix.gateway.replies import Replier, ReplyServices
+from fermix.message import ConversationKey, Message
+from fermix.trust import Trust
 
 log = logging.getLogger(__name__)
 
 EMPTY = "Your message looks empty — send some text or media I can read."
 RESTARTING = "I'm restarting — please send your message again in a moment."
-BROKEN = "Something went wrong on my side; the log has the details. Please try again."
+FULL = "Too many messages wait for me here. Please send this one again when I have answered some of them."
+NO_REQUEST = frozenset({"reaction", "join"})  # authorized like all, but nothing is asked of us
 REQUIRED = ("id", "channel", "chat_id", "reply_target")
-DRAIN_S = 6.0  # running turns may end by themselves before a shutdown stops them; the whole shutdown has 10 s
-
-
-class Agent(Protocol):
-    """What answers. `run` never raises but for cancellation; one of the other two follows each run."""
-
-    async def run(self, turn: Turn, port: ReplyPort) -> TurnOutcome: ...
-
-    async def commit(self, turn: Turn, outcome: Completed) -> None: ...
-
-    async def abandon(self, turn: Turn, outcome: Cancelled | Failed) -> None: ...
+DRAIN_S = 6.0  # running turns may end by themselves before a shutdown leaves them; the whole shutdown has 10 s
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +47,25 @@ class Rooms:
 
     agent: Agent
     authorizer: Authorizer
+    ledger: Ledger
     conversations: Conversations
+    policy: Policy
+    approvals: Approvals
     commands: Sequence[Command]
     events: Events
     clock: Clock
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A message that is written down, with its place in the lane and the way back."""
+
+    message: Message
+    channel: Channel
+    sender: Authorization
+    entry: Entry
+    slot: Slot
+    replier: Replier
 
 
 class Gateway:
@@ -63,7 +74,11 @@ class Gateway:
     def __init__(self, rooms: Rooms, group: asyncio.TaskGroup) -> None:
         self._rooms = rooms
         self._group = group
+        self._intakes: set[asyncio.Task[None]] = set()
         self._closing = False
+        self._ledger_problem = ""
+        self._turns = TurnServices(rooms.agent, rooms.ledger, rooms.events, rooms.clock)
+        self._replies = ReplyServices(rooms.ledger, rooms.events, rooms.clock)
         self.lanes = Lanes(group, rooms.events)
 
     @classmethod
@@ -77,7 +92,10 @@ class Gateway:
                 await gateway.drain()
 
     async def ingest(self, message: Message, channel: Channel) -> None:
-        """Take one message. When this returns the channel may tell its platform that it was received."""
+        """Take one message. When this returns the channel may tell its platform that it was received.
+
+        Raises: NeedsOperator or Unavailable when it cannot be written down; then the platform must send it again.
+        """
         if (missing := _missing_field(message)) is not None:
             log.error("message dropped: field %s is missing (channel %r)", missing, message.channel)
             return
@@ -88,149 +106,202 @@ class Gateway:
                 verdict.reason, message.sender.id, message.sender.name, message.chat_id, message.channel,
             )  # fmt: skip
             return
-        replier = Replier(channel, message, self._rooms.events)
-        if self._closing:
-            await replier.tell(RESTARTING)
-            self._rooms.events.emit(MessageSettled(message.key, message.id, "failed", 0.0, RESTARTING))
+        if message.kind in NO_REQUEST:
             return
-        self._rooms.events.emit(MessageReceived(message.key, message.id, verdict.trust, preview(message.text)))
-        slot = self.lanes.reserve(message.key, message.id)
-        self._group.create_task(self._intake(message, verdict, replier, slot), name=f"intake {message.id}")
+        received: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._start(self._intake(message, verdict, channel, received), message)
+        await received  # not the task: an adapter that is cancelled here does not take an accepted message along
 
-    async def _intake(self, message: Message, verdict: Authorization, replier: Replier, slot: Slot) -> None:
-        """Prepare one message for its turn; every way out fills or releases the slot."""
-        settled = MessageSettled(message.key, message.id, "handled", 0.0)
+    async def recover(self, channels: Mapping[str, Channel]) -> None:
+        """Take up what an earlier process left, each message in its old place. Called before any channel is heard.
+
+        Raises: NeedsOperator or Unavailable when the ledger cannot be read.
+        """
+        found = await self._rooms.ledger.unfinished()
+        self._rooms.conversations.expect(one.entry.id for one in found)
+        stops = self._accepted_stops(found)
+        for one in found:
+            channel = channels.get(one.message.channel)
+            if channel is None:
+                log.warning("a message of an earlier start waits for channel %r", one.message.channel)
+                continue
+            obeyed = one.entry.id < max(stops.get(None, 0), stops.get(one.message.key, 0))
+            self._take_up(replace(one, stopped=one.stopped or obeyed), channel)
+
+    def _accepted_stops(self, found: Sequence[Unfinished]) -> Mapping[ConversationKey | None, int]:
+        """Say up to which message each conversation was stopped, None for every one: an accepted stop holds."""
+        stops: dict[ConversationKey | None, int] = {}
+        for one in found:
+            command, sender = self._command_of(one.message), self._sender_now(one)
+            if command is None or command.name != "stop" or sender is None:
+                continue
+            if why_refused(command, sender, one.message) is None:
+                stops[None if sender.trust is Trust.OPERATOR else one.message.key] = one.entry.id
+        return stops
+
+    def _sender_now(self, found: Unfinished) -> Authorization | None:
+        """Judge the sender again: what counts is the lesser of then and now, None when he may no longer write."""
+        verdict = self._rooms.authorizer.resolve(found.message)
+        if isinstance(verdict, Denial):
+            return None
+        return verdict if verdict.trust is found.trust else replace(verdict, trust=Trust.GUEST)
+
+    def _take_up(self, found: Unfinished, channel: Channel) -> None:
+        message, sender = found.message, self._sender_now(found)
+        if sender is None:
+            log.warning("a message of an earlier start is refused: its sender is no longer allowed")
+            self._rooms.ledger.settle(found.entry, "refused")
+            return
+        step = plan(found, command=self._command_of(message) is not None, now=self._rooms.clock.now())
+        log.info("message %d of an earlier start: %s", found.entry.id, step)
+        accepted = self._admit(message, sender, found.entry, channel)
+        self._start(self._resume(accepted, found, step, channel), message)
+
+    async def _resume(self, accepted: Accepted, found: Unfinished, step: Step, channel: Channel) -> None:
         try:
-            if not message.text.strip() and not message.media:
-                await replier.tell(EMPTY)
+            found = await tidied(found, channel)
+        except Exception:
+            log.exception("what a message of an earlier start left in its chat stays there")
+        if found.doubtful:
+            accepted.replier.doubt()
+        if step == "run":
+            await self._prepare(accepted)
+        else:
+            turn = self._turn(accepted)
+            accepted.slot.put(Recovered(self._turns, found, step, turn, accepted.replier))
+
+    def _command_of(self, message: Message) -> Command | None:
+        parsed = parse(message.text, self._rooms.commands)
+        return parsed[0] if parsed else None
+
+    def _start(self, intake: Coroutine[None, None, None], message: Message) -> None:
+        task = self._group.create_task(intake, name=f"intake {message.id}")
+        self._intakes.add(task)
+        task.add_done_callback(self._intakes.discard)
+
+    async def _intake(
+        self, message: Message, verdict: Authorization, channel: Channel, received: asyncio.Future[None]
+    ) -> None:
+        try:
+            entry = await self._rooms.ledger.accept(message, verdict.trust)
+        except Exception as error:  # the adapter's to handle: nothing was accepted
+            self._judge_ledger(str(error) or type(error).__name__)
+            if not received.done():
+                received.set_exception(error)
+            return
+        accepted = None
+        if entry is not None:
+            self._judge_ledger("")
+            accepted = self._admit(message, verdict, entry, channel)
+        if not received.done():
+            received.set_result(None)
+        if accepted is not None:
+            await self._prepare(accepted)
+
+    def _judge_ledger(self, problem: str) -> None:
+        """Tell whoever watches when messages can no longer be taken, and when they can again."""
+        if problem != self._ledger_problem:
+            self._ledger_problem = problem
+            self._rooms.events.emit(ServiceState("ledger", "down" if problem else "up", problem))
+
+    def _admit(self, message: Message, sender: Authorization, entry: Entry, channel: Channel) -> Accepted:
+        """Fix the order: from here on the message has its place."""
+        self._rooms.events.emit(MessageReceived(message.key, message.id, sender.trust, preview(message.text)))
+        slot = self.lanes.reserve(message.key, message.id)
+        return Accepted(message, channel, sender, entry, slot, Replier(channel, message, entry, self._replies))
+
+    async def _prepare(self, accepted: Accepted) -> None:
+        """Prepare one message for its turn; every way out fills or releases the slot."""
+        message = accepted.message
+        try:
+            if self._closing:
+                await self._end(accepted, RESTARTING, "refused")
+            elif not message.text.strip() and not message.media:
+                await self._end(accepted, EMPTY, "handled")
             elif (command := parse(message.text, self._rooms.commands)) is not None:
-                await self._command(*command, message, verdict, replier, slot)
-            else:
-                slot.fill(Answer(self._rooms, self._turn(message, verdict), replier))
-                return
+                await self._command(*command, accepted)
+                self._settle(accepted, "handled")
+            elif not self._enqueue(accepted):
+                await self._end(accepted, FULL, "refused")
         except Exception:
             log.exception("a message broke on its way in")
-            await replier.tell(BROKEN)
-            settled = MessageSettled(message.key, message.id, "failed", 0.0, BROKEN)
-        slot.release()
-        self._rooms.events.emit(settled)
+            await self._end(accepted, BROKEN, "failed")
 
-    async def _command(
-        self, command: Command, rest: str, message: Message, verdict: Authorization, replier: Replier, slot: Slot
-    ) -> None:
-        if not command.allows(verdict.trust):
-            await replier.tell(f"/{command.name} is for the owner of this agent.")
-            return
-        rooms = self._rooms
-        await command.run(
-            CommandContext(message, verdict.trust, rest, replier, slot, self.lanes, rooms.conversations, rooms.commands)
-        )
+    async def _end(self, accepted: Accepted, sentence: str, outcome: Outcome) -> None:
+        """Answer with a sentence of our own and no turn."""
+        if await accepted.replier.tell(sentence, outcome) != "left":
+            self._settle(accepted, outcome, "" if outcome == "handled" else sentence)
+        else:  # it stays unfinished in the ledger; those behind it in the lane go on
+            accepted.slot.release()
+            self._tell_settled(accepted, UNWRITTEN)
 
-    def _turn(self, message: Message, verdict: Authorization) -> Turn:
-        attended = message.origin is None or message.origin.attended
-        return Turn(id=uuid.uuid4().hex, message=message, trust=verdict.trust, attended=attended)
+    async def _command(self, command: Command, rest: str, accepted: Accepted) -> None:
+        message, sender, replier, rooms = accepted.message, accepted.sender, accepted.replier, self._rooms
+        if (refusal := why_refused(command, sender, message)) is not None:
+            await replier.tell(refusal)
+        elif command.run is None:
+            await replier.tell(command.missing)
+        else:
+            await command.run(
+                CommandContext(
+                    message, sender, rest, replier, accepted.slot, self.lanes,
+                    rooms.conversations, rooms.policy, rooms.approvals, rooms.commands,
+                )
+            )  # fmt: skip
+
+    def _enqueue(self, accepted: Accepted) -> bool:
+        answer = Answer(self._turns, self._turn(accepted), accepted.entry, accepted.replier)
+        return accepted.slot.fill(answer, len(accepted.message.text.encode(errors="replace")))
+
+    def _turn(self, accepted: Accepted) -> Turn:
+        message, trust = accepted.message, accepted.sender.trust
+        turn = Turn(uuid.uuid4().hex, message, trust, is_attended(message), ledger_id=accepted.entry.id)
+        return replace(turn, seam=self._seam(accepted))
+
+    def _seam(self, accepted: Accepted) -> Seam | None:
+        """How an operator can be asked in this turn. On a chat channel the request then comes in again by itself, as
+        if it were sent now: it is authorized anew.
+        """
+        message, channel = accepted.message, accepted.channel
+        if accepted.sender.trust is not Trust.OPERATOR or not is_attended(message):
+            return None
+        origin = Origin.of(message)
+        if message.origin is not None:
+            return Seam(origin, shared=False, after_yes="Now send your request again.")
+
+        async def resume() -> None:
+            await self.ingest(replace(message, id=f"resumed-{uuid.uuid4().hex}"), channel)
+
+        return Seam(origin, not message.private, resume, "Your request runs again now.")
+
+    def _settle(self, accepted: Accepted, outcome: Outcome, error: str = "") -> None:
+        accepted.slot.release()
+        self._rooms.ledger.settle(accepted.entry, outcome)
+        self._tell_settled(accepted, error)
+
+    def _tell_settled(self, accepted: Accepted, error: str) -> None:
+        shown = "failed" if error else "handled"
+        self._rooms.events.emit(MessageSettled(accepted.message.key, accepted.message.id, shown, 0.0, error))
+
+    def stream_as(self, stated: Mapping[str, StreamTier]) -> None:
+        """Use what config states of streaming, by channel, from the next message on."""
+        self._replies = replace(self._replies, streaming=stated)
 
     def stop(self, key: ConversationKey, message_id: str | None = None) -> tuple[int, int]:
         """Stop a conversation, or one of its messages. Returns how many turns stopped and how many were dropped."""
         return self.lanes.stop_message(key, message_id) if message_id else self.lanes.stop(key)
 
     async def drain(self) -> None:
-        """Take no new message and let the lanes end, for a bounded time; then stop what still runs."""
+        """Take no new message and let the lanes end, for a bounded time; the next start takes up what still runs."""
         self._closing = True
         try:
             async with asyncio.timeout(DRAIN_S):
                 await self.lanes.idle()
         except TimeoutError:
-            log.warning("turns still run at shutdown; they are stopped")
-            self.lanes.stop_all()
-
-
-class Answer:
-    """The work of one turn: run, deliver, commit. A stop ends only the run; a reply under way is finished."""
-
-    def __init__(self, rooms: Rooms, turn: Turn, replier: Replier) -> None:
-        self._rooms = rooms
-        self._turn = turn
-        self._replier = replier
-        self._running: asyncio.Task[TurnOutcome] | None = None
-        self._stopped = False
-
-    async def run(self) -> None:
-        started = self._rooms.clock.monotonic()
-        outcome = await self._outcome()
-        settled = await self._settle(outcome)
-        usage = outcome.usage if isinstance(outcome, Completed) else None
-        self._rooms.events.emit(
-            MessageSettled(
-                self._turn.key,
-                self._turn.message.id,
-                _kind(settled),
-                self._rooms.clock.monotonic() - started,
-                settled.user_text if isinstance(settled, Failed) else "",
-                usage.input_tokens if usage else 0,
-                usage.output_tokens if usage else 0,
-            )
-        )
-
-    def stop(self) -> None:
-        self._stopped = True
-        if self._running is not None:
-            self._running.cancel()
-
-    def drop(self) -> None:
-        self._rooms.events.emit(MessageSettled(self._turn.key, self._turn.message.id, "cancelled", 0.0))
-
-    async def _outcome(self) -> TurnOutcome:
-        async with asyncio.TaskGroup() as group:
-            self._running = group.create_task(self._guarded(), name=f"turn {self._turn.id}")
-            if self._stopped:
-                self._running.cancel()
-        task, self._running = self._running, None
-        return Cancelled() if task.cancelled() else task.result()
-
-    async def _guarded(self) -> TurnOutcome:
-        try:
-            return await self._rooms.agent.run(self._turn, self._replier)
-        except Exception as error:
-            log.exception("a turn broke")
-            return Failed(BROKEN, repr(error))
-
-    async def _settle(self, outcome: TurnOutcome) -> TurnOutcome:
-        """Deliver and commit; returns the outcome as it stands afterwards."""
-        match outcome:
-            case Completed():
-                return await self._deliver(outcome)
-            case Failed():
-                await self._replier.tell(outcome.user_text)
-                await self._rooms.agent.abandon(self._turn, outcome)
-            case Cancelled():
-                await self._rooms.agent.abandon(self._turn, outcome)
-            case _:
-                assert_never(outcome)
-        return outcome
-
-    async def _deliver(self, outcome: Completed) -> TurnOutcome:
-        try:
-            await self._replier.send(Text(outcome.text, outcome.model))
-        except ChannelUnavailable as error:
-            log.exception("a reply could not be delivered")
-            failed = Failed("The reply could not be delivered.", repr(error))
-            await self._rooms.agent.abandon(self._turn, failed)
-            return failed
-        await self._rooms.agent.commit(self._turn, outcome)
-        return outcome
-
-
-def _kind(outcome: TurnOutcome) -> Literal["completed", "cancelled", "failed"]:
-    match outcome:
-        case Completed():
-            return "completed"
-        case Cancelled():
-            return "cancelled"
-        case Failed():
-            return "failed"
-        case _:
-            assert_never(outcome)
+            log.warning("turns still run at shutdown; the next start takes them up")
+            for intake in self._intakes:
+                intake.cancel()
+            self.lanes.leave_all()
 
 
 def _missing_field(message: Message) -> str | None:

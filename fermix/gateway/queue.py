@@ -17,6 +17,9 @@ from fermix.message import ConversationKey
 
 log = logging.getLogger(__name__)
 
+MOST_WAITING = 50  # of one lane, and a lane is one person or one room
+MOST_WAITING_BYTES = 1_000_000
+
 
 class Work(Protocol):
     """One turn on its way through a lane."""
@@ -27,6 +30,10 @@ class Work(Protocol):
 
     def stop(self) -> None:
         """Ask the running turn to end; returns at once."""
+        ...
+
+    def leave(self) -> None:
+        """The daemon goes: end at once without settling; the next start takes the message up."""
         ...
 
     def drop(self) -> None:
@@ -41,11 +48,23 @@ class Slot:
         self.message_id = message_id
         self.stopped = False
         self.work: Work | None = None
+        self.size_bytes = 0
         self.decided = asyncio.Event()
         self._lane = lane
 
-    def fill(self, work: Work) -> None:
-        """Hand over the work; it runs when the slot's turn comes, or is dropped when a stop came first."""
+    def fill(self, work: Work, size_bytes: int = 0) -> bool:
+        """Hand over the work; it runs when the slot's turn comes, or is dropped when a stop came first.
+
+        False, and nothing taken, when too much waits here already.
+        """
+        if not self.stopped and not self._lane.admits(self, size_bytes):
+            return False
+        self.size_bytes = size_bytes
+        self.put(work)
+        return True
+
+    def put(self, work: Work) -> None:
+        """Hand over work that is never refused."""
         if self.stopped:
             work.drop()
         else:
@@ -87,6 +106,21 @@ class Lane:
             self.running = None
             self.slots.popleft()
         self.changed()
+
+    def admits(self, slot: Slot, size_bytes: int) -> bool:
+        """Tell whether one more may wait; what can run at once always may."""
+        waiting = [other for other in self.slots if other is not self.slots[0] and other.work]
+        total = size_bytes + sum(other.size_bytes for other in waiting)
+        return slot is self.slots[0] or (len(waiting) < MOST_WAITING and total <= MOST_WAITING_BYTES)
+
+    def leave(self) -> None:
+        """End at once and settle nothing."""
+        for slot in self.slots:
+            if slot is self.running and slot.work is not None:
+                slot.work.leave()
+            else:
+                slot.work = None
+                slot.release()
 
     def stop(self, *, before: Slot | None) -> tuple[int, int]:
         """Stop the running turn and drop what waits, up to `before`. Returns (stopped, dropped)."""
@@ -148,9 +182,15 @@ class Lanes:
         lane = self._lanes.get(key)
         return lane.stop_message(message_id) if lane else (0, 0)
 
-    def stop_all(self) -> None:
+    def leave_all(self) -> None:
+        """End every lane at once; what is unfinished stays so in the ledger."""
         for lane in tuple(self._lanes.values()):
-            lane.stop(before=None)
+            lane.leave()
+
+    def stop_all(self, *, before: Slot | None = None) -> tuple[int, int]:
+        """Stop every conversation; in the one of `before` only what came before it. Returns (stopped, dropped)."""
+        counts = [lane.stop(before=before if before in lane.slots else None) for lane in tuple(self._lanes.values())]
+        return sum(stopped for stopped, _ in counts), sum(dropped for _, dropped in counts)
 
     def counts(self) -> tuple[int, int]:
         """How many turns run and how many messages wait."""

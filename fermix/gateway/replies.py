@@ -1,43 +1,199 @@
-"""The way back to the sender, bound to one message. A turn may do nothing else to the outside."""
+"""The way back to the sender, bound to one accepted message. A turn may do nothing else to the outside.
+
+Every text is a row of the ledger before it leaves. What cannot be written down is not sent: the next start finds the
+message unfinished and takes it up again.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import uuid
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 
 from fermix.agent.model import Delta
-from fermix.errors import ChannelUnavailable
+from fermix.clock import Clock
+from fermix.errors import ChannelUnavailable, FermixError
 from fermix.events import Events, MessageDelivered, preview
-from fermix.gateway.channel import Channel
-from fermix.message import Message, Reply, Text
+from fermix.gateway import prompts
+from fermix.gateway.blocks import BlockStream
+from fermix.gateway.channel import Channel, StreamTier
+from fermix.gateway.delivery import MARK, Delivered, Delivery
+from fermix.gateway.drafts import DraftStream
+from fermix.gateway.ledger import UNKNOWN_DRAFT, Entry, Ledger, Outcome, Outgoing
+from fermix.gateway.stream import Reader, Room, Silence, Stream, resolve_tier
+from fermix.gateway.text import split
+from fermix.gateway.typing import typing
+from fermix.message import ApprovalPrompt, Message, Reply, Text
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyServices:
+    """What every replier uses. `streaming` is what config states, by channel."""
+
+    ledger: Ledger
+    events: Events
+    clock: Clock
+    streaming: Mapping[str, StreamTier] = field(default_factory=dict[str, StreamTier])
 
 
 class Replier:
     """A `ReplyPort` over one channel and one message."""
 
-    def __init__(self, channel: Channel, message: Message, events: Events) -> None:
+    def __init__(self, channel: Channel, message: Message, entry: Entry, services: ReplyServices) -> None:
         self._channel = channel
         self._message = message
-        self._events = events
+        self._entry = entry
+        self._ledger = services.ledger
+        self._events = services.events
+        self._services = services
+        self._delivery = Delivery(channel, message, services.ledger, services.clock)
+        self._delivering = asyncio.Lock()
+        self._room = _room_of(channel)
+        self._stream: Stream = Silence(self._room)
+        self._said: set[str] = set()
+        self._effect_marked = False
+        self._doubtful = False
+        self._left = False
+
+    def doubt(self) -> None:
+        """An earlier process may have left a draft in the chat that nobody can remove: the answer says so."""
+        self._doubtful = True
+
+    @asynccontextmanager
+    async def answering(self) -> AsyncGenerator[None]:
+        """Surround the turn that answers: typing is shown, and its text as the channel and config allow."""
+        self._stream = self._opened()
+        async with typing(self._channel, self._message, self._services.clock), self._stream.running():
+            yield
 
     async def send(self, reply: Reply) -> None:
-        """Deliver now. Raises: ChannelUnavailable."""
-        text = preview(reply.text) if isinstance(reply, Text) else type(reply).__name__
-        try:
-            await self._channel.send(self._message, reply)
-        except ChannelUnavailable as error:
-            self._events.emit(MessageDelivered(self._message.key, self._message.id, False, text, str(error)))
-            raise
-        self._events.emit(MessageDelivered(self._message.key, self._message.id, True, text))
+        """Deliver now, in the middle of a turn. Raises: ChannelUnavailable; Refused for a question that is too long."""
+        if isinstance(reply, ApprovalPrompt):
+            await prompts.put(reply, self._channel, self._message)
+            return
+        if not isinstance(reply, Text):
+            await self._channel.send(self._message, reply, uuid.uuid4().hex)
+            return
+        rows = await self._ledger.outgoing(self._entry, self._split(reply.text), settles=None, model=reply.model)
+        if await self._deliver(rows, reply.text) != "sent":
+            raise ChannelUnavailable("the message could not be delivered")
+        self._said.add(reply.text)
 
-    async def tell(self, text: str) -> None:
-        """Send a sentence of our own; a channel that cannot deliver it is logged."""
+    async def tell(self, text: str, settles: Outcome = "handled") -> Delivered:
+        """Send a sentence of our own that is the last word on the message. Raises nothing that was foreseen."""
         try:
-            await self.send(Text(text))
-        except ChannelUnavailable:
-            log.exception("a reply could not be delivered")
+            rows = await self._ledger.outgoing(self._entry, self._split(text), settles=settles)
+        except FermixError as error:
+            log.error("a reply cannot be written down and waits for the next start: %s", error)  # noqa: TRY400
+            return "left"
+        return await self._deliver(rows, text)
+
+    async def answer(self, text: str, model: str) -> Delivered:
+        """Send what the agent said; what this turn has sent already is not said twice (DLV-09)."""
+        parts = await self._stream.finish("" if text in self._said else text)
+        if self._doubtful or self._stream.doubtful:
+            parts = [f"{MARK}{part}" if number == 0 else part for number, part in enumerate(parts)]
+        try:
+            rows = await self._ledger.outgoing(self._entry, parts, settles="answered", model=model, answer=text)
+        except FermixError as error:
+            log.error("an answer cannot be written down and waits for the next start: %s", error)  # noqa: TRY400
+            return "left"
+        sealed = await self._stream.seal() if rows else None
+        if sealed is not None:
+            self._ledger.sent(rows[0], sealed)
+        ended = await self._send_rows(rows[1:] if sealed is not None else rows)
+        if ended != "left":
+            if rows:
+                self._report(ended, text)
+            await self._stream.sweep()
+        return ended
+
+    async def abandon(self) -> None:
+        """There is no answer: take back what stood for one."""
+        await self._stream.abandon()
+
+    async def resume(self, rows: Sequence[Outgoing]) -> Delivered:
+        """Finish the replies that an earlier process began."""
+        ended = await self._delivery.resume(rows)
+        if rows and ended != "left":
+            self._report(ended, rows[-1].text)
+        return ended
+
+    async def effect(self, name: str) -> None:
+        """Write down, once a turn, that it is about to change something. Raises: NeedsOperator or Unavailable."""
+        if not self._effect_marked:
+            await self._ledger.effect(self._entry, name)
+            self._effect_marked = True
 
     def stream(self, delta: Delta) -> None:
         if (live := self._channel.abilities.live) is not None:
             live.show(self._message, delta)
+        self._stream.show(delta)
+
+    def stop(self) -> None:
+        """Begin no further send; one on the wire is awaited."""
+        self._stream.stop()
+        self._delivery.stop()
+
+    def leave(self) -> None:
+        """End at once; the next start goes on."""
+        self._left = True
+        self._stream.leave()
+        self._delivery.leave()
+
+    def _opened(self) -> Stream:
+        """Resolve how this answer is shown, once."""
+        channel, services = self._channel, self._services
+        match resolve_tier(channel, services.streaming.get(channel.name)):
+            case "draft" if self._doubtful:
+                return Silence(self._room)
+            case "draft" if (drafts := channel.abilities.drafts) is not None:
+                reader = Reader(channel, self._message, self._room)
+                return DraftStream(reader, drafts, services.clock, self._note_bubbles, self._announce_draft)
+            case "block":
+                return BlockStream(self._room, services.clock, self._post_block)
+            case _:
+                return Silence(self._room)
+
+    def _note_bubbles(self, live: str | None, others: Sequence[str]) -> None:
+        bubbles = (live or "", *others)
+        self._ledger.draft(self._entry, "\n".join(bubbles) if any(bubbles) else None)
+
+    async def _announce_draft(self, others: Sequence[str]) -> None:
+        await self._ledger.drafting(self._entry, "\n".join((UNKNOWN_DRAFT, *others)))
+
+    async def _post_block(self, text: str) -> bool:
+        try:
+            rows = await self._ledger.outgoing(self._entry, [text], settles=None)
+        except FermixError as error:
+            log.error("a block cannot be written down; the answer comes whole: %s", error)  # noqa: TRY400
+            return False
+        return await self._deliver(rows, text) == "sent"
+
+    def _split(self, text: str) -> Sequence[str]:
+        return split(text, self._room.limit, self._room.measure)
+
+    async def _send_rows(self, rows: Sequence[Outgoing]) -> Delivered:
+        async with self._delivering:
+            return "left" if self._left else await self._delivery.deliver(rows)
+
+    async def _deliver(self, rows: Sequence[Outgoing], text: str) -> Delivered:
+        ended = await self._send_rows(rows)
+        if rows and ended != "left":
+            self._report(ended, text)
+        return ended
+
+    def _report(self, ended: Delivered, text: str) -> None:
+        key, error = self._message.key, "" if ended == "sent" else ended
+        self._events.emit(MessageDelivered(key, self._message.id, ended == "sent", preview(text), error))
+
+
+def _room_of(channel: Channel) -> Room:
+    """Leave room for the mark of a possible duplicate, which delivery may have to add (TGM-10)."""
+    limit = channel.text_limit
+    return Room(None if limit is None else limit - channel.measure(MARK), channel.measure)

@@ -2,27 +2,52 @@
 
 from __future__ import annotations
 
+import os
+import select
 import socket
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from fermix.native.library import native
 
 MOST_ANCESTORS = 256  # deeper than any real tree, so that a race can never make an endless climb
+SO_PEERPIDFD = 77  # Linux 6.5 and later; Python 3.11 has no name for it
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """The user and the process that connected. The process may have ended since."""
+    """The user and the process that connected. `held` is a descriptor of that very process, so that its number is
+    never mistaken for a later one's; None when it had ended already, or where the system has no such thing.
+    """
 
     uid: int
     pid: int
+    held: int | None = None
+
+    def close(self) -> None:
+        """Let go of the process."""
+        if self.held is not None:
+            os.close(self.held)
 
 
 def peer_of(sock: socket.socket) -> Peer:
-    """Return who connected. Raises: OSError when this is no connected Unix socket."""
+    """Return who connected; the caller closes it. Raises: OSError when this is no connected Unix socket."""
     uid, pid = native.peer_credentials(sock.fileno())
-    return Peer(uid, pid)
+    return Peer(uid, pid, _hold(sock, pid))
+
+
+def is_attended(peer: Peer, daemon: int) -> bool:
+    """Say whether a person may be behind a peer: it lives, can gain rights, and does not descend from the daemon.
+
+    A program that is kept from gaining rights is a confined one. Whether it has a terminal says nothing, since any
+    program can make itself one. Systems other than Linux tell none of this, and every peer counts as attended.
+    """
+    if sys.platform != "linux":
+        return True
+    if peer.held is None or is_descendant(peer.pid, daemon) or _has_no_new_privs(peer.pid):
+        return False
+    return not select.select([peer.held], [], [], 0)[0]  # asked last: what was read above was read of this process
 
 
 def is_descendant(pid: int, of: int) -> bool:
@@ -33,6 +58,30 @@ def is_descendant(pid: int, of: int) -> bool:
             return parent == of
         pid = parent
     return False
+
+
+def _hold(sock: socket.socket, pid: int) -> int | None:
+    if sys.platform != "linux":
+        return None
+    try:
+        return sock.getsockopt(socket.SOL_SOCKET, SO_PEERPIDFD)
+    except OSError:
+        return _open(pid)  # an older kernel: the process is held from now on instead of from its connecting on
+
+
+def _open(pid: int) -> int | None:
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        return None
+
+
+def _has_no_new_privs(pid: int) -> bool:
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    return "\nNoNewPrivs:\t0\n" not in status
 
 
 def _parent(pid: int) -> int:

@@ -197,6 +197,33 @@ class Reloaded(TypedDict):
     restart_required: list[str]
 
 
+class ChannelRow(TypedDict):
+    """A chat channel as configured. `problem` is one sentence, "" when nothing is wrong."""
+
+    channel: str
+    enabled: bool
+    owner: str | None
+    guests: int
+    problem: str
+
+
+class DeniedRow(TypedDict):
+    """Somebody who wrote and may not. `name` is what they call themselves; `at` is ISO 8601 in UTC."""
+
+    channel: str
+    sender: str
+    name: str
+    at: str
+    times: int
+
+
+class Channels(TypedDict):
+    """`channels`: the denied are held in memory only, the latest first."""
+
+    channels: list[ChannelRow]
+    denied: list[DeniedRow]
+
+
 class Nothing(TypedDict):
     """No params, or no result."""
 
@@ -269,13 +296,14 @@ class ToolEnded(TypedDict):
 
 class ReplySent(TypedDict):
     """`reply`: a whole text for this message. `model` is None when Fermix itself speaks (a command's answer, an
-    error).
+    error). A reply that comes again after a restart has the same `key`: show it once.
     """
 
     session: str
     message_id: str
     text: str
     model: str | None
+    key: str
 
 
 class TurnOver(TypedDict):
@@ -330,6 +358,7 @@ METHODS = (
     "conversation.list",
     "conversation.history",
     "status",
+    "channels",
     "config.reload",
     "model.fetch",
     "daemon.stop",

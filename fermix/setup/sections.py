@@ -8,12 +8,14 @@ from pydantic import BaseModel
 
 from fermix.agent.providers.catalog import PROVIDERS
 from fermix.agent.sandbox.settings import SandboxSettings
+from fermix.channels.catalog import CHANNELS
 from fermix.config.load import load
 from fermix.config.model import Config
 from fermix.home import Home
 
 SECTIONS: Mapping[str, type[BaseModel]] = {
     **{spec.section: spec.settings for spec in PROVIDERS},
+    **{spec.section: spec.settings for spec in CHANNELS},
     "sandbox": SandboxSettings,
 }
 SECRET_NAMES = tuple(spec.key_variable for spec in PROVIDERS if spec.key_variable is not None)

@@ -76,6 +76,17 @@ class Database:
         self._writer.put(job)
         return cast("T", await job.done)  # what `fn` returned, which the queue of mixed jobs cannot type
 
+    def post(self, fn: Callable[[Connection], None]) -> None:
+        """Queue `fn` like `run`, behind all that came before, and wait for nothing. A failure is logged: this is for
+        what can be found out again when it is missing.
+        """
+        if self._closed:
+            log.error("not written, the database is closed")
+            return
+        job = Job(fn, False, asyncio.get_running_loop().create_future())
+        job.done.add_done_callback(_tell_failure)
+        self._writer.put(job)
+
     async def read(self, sql: str, parameters: Sequence[SqlValue] = ()) -> list[tuple[SqlValue, ...]]:
         """Run one query. Raises: NeedsOperator when the file is damaged, Unavailable when it is held or closed."""
         try:
@@ -116,3 +127,8 @@ class Database:
         self._closed = True
         if self._reader is not None:
             await self._reader.close()
+
+
+def _tell_failure(done: asyncio.Future[object]) -> None:
+    if not done.cancelled() and (error := done.exception()) is not None:
+        log.error("not written: %s", error)

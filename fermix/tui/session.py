@@ -43,6 +43,7 @@ class Conversation:
         self._waiting: tuple[str, ...] = ()
         self._placed: set[str] = set()
         self._ended: deque[str] = deque(maxlen=REMEMBERED_ENDS)
+        self._replied: deque[str] = deque(maxlen=REMEMBERED_ENDS)
         self._draft: list[str] = []
         self._forgotten = False
         self._dropped: list[str] = []
@@ -179,8 +180,10 @@ class Conversation:
 
     def _reply(self, fields: Fields) -> None:
         message_id, text = wire.text(fields, "message_id"), wire.text(fields, "text")
-        if message_id in self._ended or not text.strip():
+        key = wire.text(fields, "key")
+        if message_id in self._ended or not text.strip() or (key and key in self._replied):
             return
+        self._replied.append(key)
         self._place(message_id)
         model = wire.text(fields, "model") or None
         self._replace_draft(text, model)

@@ -100,8 +100,8 @@ async def test_question_of_a_conversation_that_is_cleared_meanwhile_is_not_store
     """Reference 3, 9.1: a /new between reading the history and storing the question belongs before the question."""
     read = world.conversations.history
 
-    async def read_and_clear(key: ConversationKey) -> tuple[ChatMessage, ...]:
-        earlier = await read(key)
+    async def read_and_clear(key: ConversationKey, *, before: int | None = None) -> tuple[ChatMessage, ...]:
+        earlier = await read(key, before=before)
         await world.conversations.clear(key)
         return earlier
 
@@ -213,6 +213,46 @@ def test_step_limit_cannot_be_set_in_the_configuration(tmp_path: Path) -> None:
             load(home, {}, CLOSED)
 
 
+async def test_a_turn_that_runs_again_asks_the_same_and_stores_it_once(world: World) -> None:
+    """Issue 3, ledger: a turn without an effect runs again after a crash."""
+    router = ScriptedRouter([says("one"), says("one"), says("two")])
+    async with world.open(router) as agent:
+        await world.run(agent, make_turn("count", ledger_id=1))
+        outcome = await world.run(agent, make_turn("count", ledger_id=1))
+        assert isinstance(outcome, Completed)
+        await agent.commit(make_turn("count", ledger_id=1), outcome)
+        await world.run(agent, make_turn("go on", ledger_id=2))
+
+    assert router.requests[0].messages == router.requests[1].messages
+    assert await shown(world) == [("user", "count"), ("assistant", "one"), ("user", "go on")]
+
+
+@pytest.mark.parametrize("stored", ["nothing", "question", "all"])
+async def test_a_delivered_answer_is_restored_as_far_as_it_is_missing(world: World, stored: str) -> None:
+    turn = make_turn("count", ledger_id=1)
+    router = ScriptedRouter([says("one")])
+    async with world.open(router) as agent:
+        if stored != "nothing":
+            outcome = await world.run(agent, turn)
+            assert isinstance(outcome, Completed)
+            if stored == "all":
+                await agent.commit(turn, outcome)
+        await agent.restore(turn, "one", "fake/script-1")
+
+    assert await shown(world) == [("user", "count"), ("assistant", "one")]
+
+
+async def test_an_answer_is_not_restored_into_a_session_that_began_later(world: World) -> None:
+    turn = make_turn("count", ledger_id=1)
+    async with world.open(ScriptedRouter([says("one")])) as agent:
+        await world.run(agent, turn)
+        await world.conversations.flush()
+        await world.conversations.clear(turn.key)
+        await agent.restore(turn, "one", "fake/script-1")
+
+    assert await shown(world) == []
+
+
 async def test_history_that_fails_keeps_no_message_from_being_settled(
     world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -227,6 +267,7 @@ async def test_history_that_fails_keeps_no_message_from_being_settled(
         assert isinstance(failed, Failed)
         await agent.abandon(make_turn(), failed)
         await agent.commit(make_turn(), Completed("fine", "fake/model", Usage(), steps=1))
+        await agent.restore(make_turn(), "fine", "fake/model")
 
     assert failed.reason == "the database is closed"
-    assert sum("turn t1 is not in the history" in record.message for record in caplog.records) == 2
+    assert sum("turn t1 is not in the history" in record.message for record in caplog.records) == 3

@@ -3,12 +3,14 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from fermix.agent.approvals import Approvals
 from fermix.agent.context import COMPACT_TOOLS, PromptSettings, RuntimeContext, build_context
 from fermix.agent.prompt import date_note, load
 from fermix.agent.registry import CapabilityRegistry
-from fermix.agent.sandbox import Sandbox, SandboxSettings
+from fermix.agent.sandbox import Policy, Sandbox, SandboxSettings
 from fermix.agent.tools.catalog import ToolDeps, build_tools
 from fermix.agent.window import prompt_tokens
+from fermix.clock import SystemClock
 from fermix.config.model import AgentSettings, PersonalizationSettings
 from fermix.home import Home
 from fermix.trust import Trust
@@ -26,7 +28,9 @@ def context_of(tmp_path: Path, *, compact: bool) -> RuntimeContext:
     workers = Workers()
     try:
         sandbox = Sandbox(SandboxSettings(), home, tmp_path, tmp_path, {})
-        registry = CapabilityRegistry(build_tools(ToolDeps(sandbox, workers, ("fermix",))))
+        clock = SystemClock()
+        policy = Policy(sandbox, home, {"sandbox": SandboxSettings}, workers, clock)
+        registry = CapabilityRegistry(build_tools(ToolDeps(sandbox, workers, policy, Approvals(clock), ("fermix",))))
         router = ScriptedRouter([], replace(FACTS, compact=compact))
         return build_context(router, registry, load(home, "Fermix"), SETTINGS)
     finally:
@@ -50,6 +54,17 @@ def test_shipped_tools_are_those_of_each_trust(tmp_path: Path) -> None:
     assert list(context.profile(Trust.OPERATOR).tools) == ["file_read", "glob_search", "content_search", "shell"]
     assert list(context.profile(Trust.GUEST).tools) == ["file_read", "glob_search", "content_search"]
     assert context.profile(None) is context.profile(Trust.GUEST)
+    assert context.profile(Trust.GUEST, may_ask=True) is context.profile(Trust.GUEST)
+
+
+def test_only_a_turn_that_may_ask_is_offered_to_ask(tmp_path: Path) -> None:
+    """Reference 4, 5.4: whoever cannot ask does not read of it either."""
+    context = context_of(tmp_path, compact=False)
+    asking, silent = context.profile(Trust.OPERATOR, may_ask=True), context.profile(Trust.OPERATOR)
+
+    assert set(asking.tools) - set(silent.tools) == {"request_directory_access"}
+    assert "request_directory_access" in "\n".join(asking.system)
+    assert "request_directory_access" not in "\n".join(silent.system)
 
 
 def test_prompt_says_when_to_use_each_shipped_tool(tmp_path: Path) -> None:

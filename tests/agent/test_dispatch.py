@@ -11,10 +11,10 @@ from fermix.agent.dispatch import PROBLEM_CHARS, Dispatcher
 from fermix.agent.model import JsonObject, JsonValue, ToolCall, ToolResult
 from fermix.agent.registry import CapabilityRegistry
 from fermix.clock import SystemClock
-from fermix.errors import OutsideSandbox, ServerUnavailable
+from fermix.errors import NeedsOperator, OutsideSandbox, ServerUnavailable
 from fermix.events import EventQueue, Events, ToolCalled, ToolStarted
 from fermix.trust import PolicyClass, Trust
-from tests.fakes.turns import make_call, make_capability, make_scope
+from tests.fakes.turns import RecordingPort, make_call, make_capability, make_scope
 from tests.requirements import covers
 
 READ: JsonObject = {
@@ -226,3 +226,32 @@ async def test_reloaded_tool_of_the_same_name_is_checked_by_its_own_schema(dispa
     )
 
     assert "url" in result.text
+
+
+@pytest.mark.parametrize("policy", list(PolicyClass))
+async def test_a_tool_with_an_effect_is_marked_before_it_runs(dispatcher: Dispatcher, policy: PolicyClass) -> None:
+    """Issue 3, ledger: a tool with an effect commits its begin mark before it runs; reading needs none."""
+    port = RecordingPort()
+    marks: list[list[str]] = []
+
+    async def look(arguments: Mapping[str, JsonValue], context: ToolContext) -> ToolResult:
+        marks.append(list(port.effects))
+        return ToolResult(True, "done")
+
+    await dispatcher.dispatch(make_call("act"), make_scope(make_capability("act", look, policy=policy), port=port))
+
+    assert marks == [[] if policy is PolicyClass.READ_ONLY else ["act"]]
+
+
+async def test_a_tool_whose_mark_cannot_be_written_does_not_run(dispatcher: Dispatcher) -> None:
+    class FullDisk(RecordingPort):
+        async def effect(self, name: str) -> None:
+            raise NeedsOperator("the disk is full", advice="free some space")
+
+    async def never(arguments: Mapping[str, JsonValue], context: ToolContext) -> ToolResult:
+        raise AssertionError("it ran")
+
+    tool = make_capability("act", never, policy=PolicyClass.EXEC)
+    result = await dispatcher.dispatch(make_call("act"), make_scope(tool, port=FullDisk()))
+
+    assert (result.ok, result.text) == (False, "the disk is full: free some space")

@@ -139,7 +139,7 @@ async def test_time_out_of_something_else_is_not_taken_for_the_turns(
 ) -> None:
     """A bug that raises TimeoutError must stay a bug, not become "this took longer than a turn may"."""
 
-    async def broken(key: ConversationKey) -> tuple[ChatMessage, ...]:
+    async def broken(key: ConversationKey, *, before: int | None = None) -> tuple[ChatMessage, ...]:
         raise TimeoutError
 
     monkeypatch.setattr(world.conversations, "history", broken)

@@ -37,14 +37,14 @@ def file(data: bytes, *, name: str | None = "note.txt", mime: str = "text/plain"
 
 async def test_a_reply_reaches_its_session_whole_and_names_its_model() -> None:
     audience = Audience()
-    sent = await LocalChannel(audience).send(message(), Text("Hello", "fake/model"))
+    sent = await LocalChannel(audience).send(message(), Text("Hello", "fake/model"), "k1")
 
     assert sent == "m1"
     assert audience.told == [
         (
             "work",
             "reply",
-            {"session": "work", "message_id": "m1", "text": "Hello", "model": "fake/model"},
+            {"session": "work", "message_id": "m1", "text": "Hello", "model": "fake/model", "key": "k1"},
             False,
         )
     ]
@@ -70,7 +70,7 @@ def test_deltas_are_shown_as_they_come_and_may_be_dropped(delta: Delta, kind: st
 
 async def test_what_a_terminal_cannot_show_is_a_mistake_of_ours() -> None:
     with pytest.raises(TypeError, match="Reaction"):
-        await LocalChannel(Audience()).send(message(), Reaction("🙂"))
+        await LocalChannel(Audience()).send(message(), Reaction("🙂"), "k1")
 
 
 @covers("auth.rule1.local", "auth.tui-channel")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fermix.agent.approvals import Approvals
 from fermix.agent.memory import Conversations
 from fermix.channels.catalog import LOCAL
 from fermix.channels.local import LocalChannel
@@ -20,14 +21,15 @@ from fermix.daemon.audience import Audience
 from fermix.daemon.health import HealthBoard
 from fermix.daemon.socket import SocketServer
 from fermix.events import Events
-from fermix.gateway import Authorizer, Gateway, Rooms
+from fermix.gateway import Authorizer, Gateway, Ledger, Rooms
 from fermix.gateway.commands.catalog import COMMANDS
 from fermix.home import Home
-from fermix.protocol.methods import PROTOCOL, LocalRow, ProviderRow, Reloaded
+from fermix.protocol.methods import PROTOCOL, ChannelRow, Channels, DeniedRow, LocalRow, ProviderRow, Reloaded
 from fermix.store import Database
 from fermix.workers import Workers
 from tests.fakes.channel import FakeAgent
 from tests.fakes.clock import ManualClock
+from tests.fakes.policy import policy_in
 
 WAIT_S = 5
 NOBODY = "nobody can answer: run `fermix setup`"
@@ -58,6 +60,17 @@ class FakeModels:
 @dataclass
 class FakeControl:
     asked: list[str] = field(default_factory=list)
+
+    def channels(self) -> Channels:
+        row: ChannelRow = {"channel": "telegram", "enabled": True, "owner": "1", "guests": 2, "problem": ""}
+        denied: DeniedRow = {
+            "channel": "telegram",
+            "sender": "9",
+            "name": "Eve",
+            "at": "2026-11-30T00:00:00+00:00",
+            "times": 1,
+        }
+        return {"channels": [row], "denied": [denied]}
 
     async def reload(self) -> Reloaded:
         self.asked.append("reload")
@@ -191,8 +204,10 @@ async def opened(root: Path, *, wrap: Callable[[Answers], Any] | None = None) ->
         health = HealthBoard(home, clock, stack.enter_context(events.subscribe(10_000)))
         models, control, agent = FakeModels(), FakeControl(), FakeAgent()
         health.watch_models(models)
+        ledger, authorizer, approvals = Ledger(database, clock), Authorizer(LOCAL), Approvals(clock)
+        policy = stack.enter_context(policy_in(root, clock))
         gateway = await stack.enter_async_context(
-            Gateway.open(Rooms(agent, Authorizer(LOCAL), conversations, COMMANDS, events, clock))
+            Gateway.open(Rooms(agent, authorizer, ledger, conversations, policy, approvals, COMMANDS, events, clock))
         )
         rooms = answers.Rooms(
             home, clock, gateway, LocalChannel(audience), conversations, audience, health, models, workers, control

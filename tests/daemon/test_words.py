@@ -41,6 +41,7 @@ ASKED: tuple[tuple[str, dict[str, object], Any], ...] = (
     ("conversation.list", {}, methods.ConversationList),
     ("conversation.history", {"session": "cli", "limit": 10}, methods.History),
     ("status", {}, methods.Status),
+    ("channels", {}, methods.Channels),
     ("config.reload", {}, methods.Reloaded),
     ("model.fetch", {}, methods.Nothing),
     ("daemon.stop", {}, methods.Nothing),

@@ -1,21 +1,45 @@
-"""A channel that keeps what it is given, and an agent whose turns the test lets go."""
+"""A channel of any kind in front of a platform in miniature, and an agent whose turns the test lets go."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Literal, get_args
 
 from fermix.agent.model import Delta, TextDelta, Usage
 from fermix.agent.turn import Cancelled, Completed, Failed, ReplyPort, Turn, TurnOutcome
-from fermix.errors import ChannelUnavailable
-from fermix.gateway.channel import Abilities
-from fermix.message import LocalOrigin, Message, Reply, Sender, Text
+from fermix.errors import FermixError
+from fermix.gateway.channel import Abilities, Channel
+from fermix.message import (
+    ROOT_THREAD,
+    ApprovalPrompt,
+    Attachment,
+    File,
+    InboundKind,
+    LocalOrigin,
+    Message,
+    Reaction,
+    Reply,
+    Sender,
+    Text,
+)
+from tests.fakes.platform import Entry, Platform, Verb
 
 
 def message(
-    text: str, *, id: str = "m1", chat: str = "chat", channel: str = "cli", sender: str | None = "cli"
+    text: str,
+    *,
+    id: str = "m1",
+    chat: str = "chat",
+    channel: str = "cli",
+    sender: str | None = "cli",
+    thread: str = ROOT_THREAD,
+    kind: InboundKind = "message",
+    private: bool = True,
+    attachments: tuple[Attachment, ...] = (),
+    album: str | None = None,
 ) -> Message:
     return Message(
         id=id,
@@ -25,40 +49,158 @@ def message(
         text=text,
         reply_target=chat,
         received_at=datetime(2026, 11, 30, tzinfo=UTC),
+        thread=thread,
+        attachments=attachments,
         origin=LocalOrigin(None) if channel == "cli" else None,
+        kind=kind,
+        private=private,
+        album=album,
     )
 
 
+Ability = Literal["typing", "drafts", "reactions", "buttons", "downloads", "lookup", "live"]
+EVERY_ABILITY: frozenset[Ability] = frozenset(get_args(Ability))
+PIECE_BYTES = 4096
+WEBHOOK_TRIES = 5
+
+Ingest = Callable[[Message, Channel], Awaitable[None]]
+
+
+def utf16_units(text: str) -> int:
+    """How Telegram counts."""
+    return len(text.encode("utf-16-le")) // 2
+
+
 class FakeChannel:
-    """Keeps replies and deltas; fails while `broken`."""
+    """A `Channel` in front of a `Platform`, with the abilities that a test gives it; each ability is itself.
 
-    text_limit = None
+    `poll` is its polling form, `webhook` the pushed one.
+    """
 
-    def __init__(self, name: str = "cli") -> None:
+    def __init__(
+        self, name: str = "cli", *, platform: Platform | None = None, can: Collection[Ability] = ("live",)
+    ) -> None:
         self.name = name
-        self.abilities = Abilities(live=self)
-        self.sent: list[tuple[str, str]] = []
+        self.platform = platform or Platform()
+        self.abilities = Abilities(**dict.fromkeys(can, self), idempotent=self.platform.idempotent)
         self.deltas: list[Delta] = []
-        self.broken = False
-        self._arrived = asyncio.Event()
+        self.alive_at: float | None = 0.0
 
-    async def send(self, message: Message, reply: Reply) -> str:
-        if self.broken:
-            raise ChannelUnavailable("the platform is away")
-        assert isinstance(reply, Text)
-        self.sent.append((message.id, reply.text))
-        self._arrived.set()
-        return f"sent-{len(self.sent)}"
+    @property
+    def text_limit(self) -> int | None:
+        return self.platform.text_limit
+
+    @property
+    def edit_interval_s(self) -> float:
+        return self.platform.edit_interval_s
+
+    @property
+    def broken(self) -> bool:
+        return self.platform.down
+
+    @broken.setter
+    def broken(self, down: bool) -> None:
+        self.platform.down = down
+
+    @property
+    def sent(self) -> list[tuple[str, str]]:
+        """Which message got which text, in the order in which they were sent."""
+        return [(entry.answers, entry.text) for entry in self.platform.log("send")]
+
+    async def wait_for(self, count: int) -> list[tuple[str, str]]:
+        await self.platform.until(lambda: len(self.sent) >= count)
+        return self.sent
+
+    # Channel.
+
+    def measure(self, text: str) -> int:
+        return self.platform.unit(text)
+
+    async def send(self, message: Message, reply: Reply, key: str) -> str:
+        match reply:
+            case Text(text):
+                return await self._call("send", message, text=text, key=key)
+            case File(path, caption=caption):
+                return await self._call("send", message, text=f"[{path.name}] {caption}".strip(), key=key)
+            case Reaction(emoji):
+                return await self._call("react", message, text=emoji, key=key)
+            case ApprovalPrompt(text=text, token=token):
+                return await self._call("send", message, text=f"{text} /confirm {token}", key=key)
+
+    # Abilities.
+
+    async def show_typing(self, message: Message) -> None:
+        await self._call("typing", message)
+
+    async def open(self, message: Message, text: str) -> str:
+        return await self._call("open", message, text=text)
+
+    async def edit(self, message: Message, draft: str, text: str) -> None:
+        await self._call("edit", message, id=draft, text=text)
+
+    async def discard(self, message: Message, draft: str) -> None:
+        await self._call("discard", message, id=draft)
+
+    async def react(self, message: Message, emoji: str) -> None:
+        await self._call("react", message, text=emoji)
+
+    async def ask(self, message: Message, prompt: ApprovalPrompt) -> str:
+        return await self._call("ask", message, text=prompt.text, key=prompt.id)
+
+    @asynccontextmanager
+    async def download(self, attachment: Attachment) -> AsyncGenerator[AsyncIterator[bytes]]:
+        await self.platform.call(Entry("download", text=attachment.reference))
+        yield self._pieces(attachment)
+
+    async def find(self, message: Message, key: str) -> str | None:
+        await self._call("find", message, key=key)
+        return self.platform.find(message.chat_id, key)
 
     def show(self, message: Message, delta: Delta) -> None:
         self.deltas.append(delta)
 
-    async def wait_for(self, count: int) -> list[tuple[str, str]]:
-        async with asyncio.timeout(5):
-            while len(self.sent) < count:
-                self._arrived.clear()
-                await self._arrived.wait()
-        return self.sent
+    # How messages come in.
+
+    def tap(self, prompt_id: str, *, sender: str, id: str = "tap1", chat: str = "chat", yes: bool = True) -> Message:
+        """Make what a tap on a prompt's button arrives as: the same that one would type."""
+        text = f"/confirm {prompt_id}" if yes else f"/deny {prompt_id}"
+        return message(text, id=id, chat=chat, channel=self.name, sender=sender, kind="button")
+
+    async def poll(self, ingest: Ingest) -> None:
+        """Hand over whatever the platform holds, for ever; confirm each message once it is taken."""
+        while True:
+            for update in await self.platform.poll():
+                await ingest(update, self)
+                self.platform.confirm(update)
+
+    async def webhook(self, update: Message, ingest: Ingest) -> int:
+        """Answer one request: 200 once the message is taken, 503 when it could not be."""
+        try:
+            await ingest(update, self)
+        except FermixError:
+            return 503
+        self.platform.confirm(update)
+        return 200
+
+    async def push(self, update: Message, ingest: Ingest) -> list[int]:
+        """Be the platform that posts to our webhook again until it hears 200; returns the answers."""
+        self.platform.say(update)
+        answers: list[int] = []
+        while 200 not in answers and len(answers) < WEBHOOK_TRIES:
+            answers.append(await self.webhook(update, ingest))
+        return answers
+
+    async def _call(self, verb: Verb, message: Message, *, id: str = "", text: str = "", key: str = "") -> str:
+        return await self.platform.call(
+            Entry(verb, message.chat_id, message.thread, id=id, text=text, key=key, answers=message.id)
+        )
+
+    async def _pieces(self, attachment: Attachment) -> AsyncGenerator[bytes]:
+        body = self.platform.files[attachment.reference]
+        for start in range(0, len(body), PIECE_BYTES):
+            piece = body[start : start + PIECE_BYTES]
+            self.platform.downloaded_bytes += len(piece)
+            yield piece
 
 
 @dataclass
@@ -69,6 +211,7 @@ class FakeAgent:
     started: list[str] = field(default_factory=list)
     committed: list[str] = field(default_factory=list)
     abandoned: list[tuple[str, str]] = field(default_factory=list)
+    restored: list[tuple[str, str]] = field(default_factory=list)
     running: dict[str, int] = field(default_factory=dict)
     most_at_once: int = 0
 
@@ -90,6 +233,9 @@ class FakeAgent:
 
     async def abandon(self, turn: Turn, outcome: Cancelled | Failed) -> None:
         self.abandoned.append((turn.message.id, type(outcome).__name__))
+
+    async def restore(self, turn: Turn, text: str, model: str) -> None:
+        self.restored.append((turn.message.id, text))
 
 
 def completed(text: str) -> Completed:

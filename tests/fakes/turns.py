@@ -41,9 +41,10 @@ def make_turn(
     trust: Trust = Trust.OPERATOR,
     chat_id: str = "main",
     deadline_s: float = 60,
+    ledger_id: int | None = None,
 ) -> Turn:
     message = make_message(text, chat_id=chat_id)
-    return Turn(id=turn_id, message=message, trust=trust, attended=True, deadline_s=deadline_s)
+    return Turn(turn_id, message, trust, attended=True, deadline_s=deadline_s, ledger_id=ledger_id)
 
 
 def turn_from(folder: Path) -> Turn:
@@ -90,9 +91,13 @@ class RecordingPort:
 
     sent: list[Reply] = field(default_factory=list)
     deltas: list[Delta] = field(default_factory=list)
+    effects: list[str] = field(default_factory=list)
 
     async def send(self, reply: Reply) -> None:
         self.sent.append(reply)
+
+    async def effect(self, name: str) -> None:
+        self.effects.append(name)
 
     def stream(self, delta: Delta) -> None:
         self.deltas.append(delta)

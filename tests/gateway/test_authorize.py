@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import FrozenInstanceError, replace
+from typing import get_args
+
 import pytest
 
-from fermix.gateway.authorize import Access, Authorization, Authorizer, Denial
+from fermix.gateway.authorize import REMEMBERED, Access, Authorization, Authorizer, Denial
+from fermix.message import InboundKind
 from fermix.trust import Trust
 from tests.fakes.channel import message
 from tests.requirements import covers
@@ -10,12 +14,13 @@ from tests.requirements import covers
 ACCESS = {
     "cli": Access(local=True),
     "daemon": Access(local=True),
-    "telegram": Access(local=False, owner="1", listed=frozenset({"2", "3"})),
+    "telegram": Access(local=False, owner="1", listed=frozenset({"2", "3"}), commanders=frozenset({"3", "5"})),
     "slack": Access(local=False),
     "signal": Access(local=False, owner="9", listed=frozenset()),
     "discord": Access(local=False, listed=frozenset({"*"})),
 }
-OPERATOR, GUEST = Authorization(Trust.OPERATOR), Authorization(Trust.GUEST)
+OPERATOR, GUEST = Authorization(Trust.OPERATOR, commands=True), Authorization(Trust.GUEST, commands=False)
+COMMANDER = Authorization(Trust.GUEST, commands=True)
 NOBODY, UNKNOWN = Denial("unauthorized"), Denial("unknown_channel")
 
 
@@ -23,6 +28,7 @@ NOBODY, UNKNOWN = Denial("unauthorized"), Denial("unknown_channel")
     "auth.rule1.local", "auth.rule2.unknown-channel", "auth.rule3.no-sender", "auth.rule4.owner", "auth.rule5.listed",
     "auth.rule6.otherwise", "auth.no-allow-all", "owner.friend-stays-guest", "trust.two-levels", "failclosed.inert",
 )  # fmt: skip
+@pytest.mark.parametrize("kind", get_args(InboundKind))
 @pytest.mark.parametrize(
     ("channel", "sender", "verdict"),
     [
@@ -36,14 +42,62 @@ NOBODY, UNKNOWN = Denial("unauthorized"), Denial("unknown_channel")
         ("telegram", "1", OPERATOR),
         ("telegram", " 1 ", OPERATOR),
         ("telegram", "2", GUEST),
+        ("telegram", " 2\n", GUEST),
+        ("telegram", "3", COMMANDER),
         ("telegram", "4", NOBODY),
+        ("telegram", "5", NOBODY),
         ("signal", "9", OPERATOR),
         ("slack", "1", NOBODY),
         ("discord", "7", NOBODY),
     ],
 )
-def test_the_six_rules_in_their_order(channel: str, sender: str | None, verdict: Authorization | Denial) -> None:
-    """Ingress and trust, authorization rules: the table, first match wins."""
-    got = Authorizer(ACCESS).resolve(message("hi", channel=channel, sender=sender))
+def test_the_six_rules_in_their_order(
+    channel: str, sender: str | None, verdict: Authorization | Denial, kind: InboundKind
+) -> None:
+    """Ingress and trust, authorization rules; R-16: the table, first match wins, and no kind of event is judged
+    otherwise.
+    """
+    got = Authorizer(ACCESS).resolve(replace(message("hi", channel=channel, sender=sender), kind=kind))
 
     assert got == verdict
+
+
+def test_a_verdict_cannot_be_changed_afterwards() -> None:
+    """R-6: trust travels in a frozen value."""
+    with pytest.raises(FrozenInstanceError):
+        GUEST.trust = Trust.OPERATOR  # type: ignore[misc]
+
+
+@covers("whoami.discovery")
+def test_denied_senders_are_kept_for_the_owner_to_look_at() -> None:
+    """Issue 3, step 2: a stranger gets no answer even to /whoami, so the owner must be able to see the id."""
+    authorizer = Authorizer(ACCESS)
+    for sender in ("4", "5", "4", None, "1", "2"):
+        authorizer.resolve(message("/whoami", channel="telegram", sender=sender))
+    authorizer.resolve(message("hi", channel="matrix", sender="6"))
+
+    assert {(row.channel, row.sender, row.name, row.times) for row in authorizer.denied()} == {
+        ("telegram", "4", "Jo", 2),
+        ("telegram", "5", "Jo", 1),
+    }
+
+
+def test_a_busy_stranger_pushes_nobody_out_of_another_channel() -> None:
+    """R-13: what is kept per remote is bounded, channel by channel."""
+    authorizer = Authorizer(ACCESS)
+    authorizer.resolve(message("hi", channel="slack", sender="quiet"))
+    for number in range(1_000):
+        authorizer.resolve(message("hi", channel="discord", sender=f"loud {number}" + "x" * 10_000))
+
+    rows = authorizer.denied()
+    assert len(rows) == REMEMBERED + 1
+    assert ("slack", "quiet") in {(row.channel, row.sender) for row in rows}
+    assert max(len(row.sender) for row in rows) <= 100
+
+
+def test_new_rules_hold_from_the_next_message_on() -> None:
+    authorizer = Authorizer(ACCESS)
+    authorizer.use({"telegram": Access(local=False, owner="2")})
+
+    assert authorizer.resolve(message("hi", channel="telegram", sender="1")) == NOBODY
+    assert authorizer.resolve(message("hi", channel="telegram", sender="2")) == OPERATOR

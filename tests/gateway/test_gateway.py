@@ -3,32 +3,42 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
+from fermix.agent.approvals import Approvals
 from fermix.agent.turn import Failed, ReplyPort, Turn, TurnOutcome
-from fermix.clock import SystemClock
+from fermix.clock import Clock, SystemClock
 from fermix.events import EventQueue, Events, MessageReceived, MessageSettled
-from fermix.gateway import Access, Authorizer, Gateway, Rooms
+from fermix.gateway import Access, Authorizer, Gateway, Ledger, Rooms
 from fermix.gateway.commands.catalog import COMMANDS
 from fermix.gateway.gateway import BROKEN, EMPTY, RESTARTING
 from fermix.message import ConversationKey
+from fermix.store import Database
 from tests.fakes.channel import FakeAgent, FakeChannel, completed, message
+from tests.fakes.clock import ManualClock
+from tests.fakes.policy import policy_in
 from tests.requirements import covers
 
 
 @dataclass
 class FakeConversations:
     cleared: list[ConversationKey] = field(default_factory=list)
+    expected: list[int] = field(default_factory=list)
     broken: bool = False
 
     async def clear(self, key: ConversationKey) -> None:
         if self.broken:
             raise RuntimeError("bug")
         self.cleared.append(key)
+
+    def expect(self, ledger_ids: Iterable[int]) -> None:
+        self.expected = list(ledger_ids)
 
 
 @dataclass
@@ -39,8 +49,12 @@ class House:
     conversations: FakeConversations
     news: EventQueue
 
-    async def say(self, text: str, id: str = "m1", chat: str = "chat") -> None:
-        await self.gateway.ingest(message(text, id=id, chat=chat), self.channel)
+    async def say(self, text: str, id: str = "m1", chat: str = "chat", sender: str | None = None) -> None:
+        """Speak as the local owner, or on a chat channel as somebody there."""
+        said = message(text, id=id, chat=chat)
+        if sender is not None:
+            said = message(text, id=id, chat=chat, channel="telegram", sender=sender)
+        await self.gateway.ingest(said, self.channel)
 
     async def settled(self, count: int) -> list[MessageSettled]:
         found: list[MessageSettled] = []
@@ -53,15 +67,22 @@ class House:
 
 
 @asynccontextmanager
-async def house(agent: FakeAgent | None = None) -> AsyncGenerator[House]:
-    events, agent, conversations = Events(SystemClock()), agent or FakeAgent(), FakeConversations()
+async def house(agent: FakeAgent | None = None, clock: Clock | None = None) -> AsyncGenerator[House]:
+    clock = clock or SystemClock()
+    events, agent, conversations = Events(clock), agent or FakeAgent(), FakeConversations()
     access = Authorizer(
-        {"cli": Access(local=True), "telegram": Access(local=False, owner="1", listed=frozenset({"2"}))}
+        {
+            "cli": Access(local=True),
+            "telegram": Access(local=False, owner="1", listed=frozenset({"2", "3"}), commanders=frozenset({"2"})),
+        }
     )
-    rooms = Rooms(agent, access, conversations, COMMANDS, events, SystemClock())
-    with events.subscribe(100_000) as news:
-        async with Gateway.open(rooms) as gateway:
-            yield House(gateway, FakeChannel(), agent, conversations, news)
+    with TemporaryDirectory() as folder, events.subscribe(100_000) as news:
+        async with Database.open(Path(folder) / "memory.db") as database:
+            with policy_in(Path(folder), clock) as policy:
+                ledger, approvals = Ledger(database, clock), Approvals(clock)
+                rooms = Rooms(agent, access, ledger, conversations, policy, approvals, COMMANDS, events, clock)
+                async with Gateway.open(rooms) as gateway:
+                    yield House(gateway, FakeChannel(), agent, conversations, news)
 
 
 class Gate:
@@ -167,13 +188,71 @@ async def test_stop_is_answered_at_once_and_ends_the_turn_and_what_waits() -> No
         assert rooms.agent.started == ["m1"]
 
 
+@asynccontextmanager
+async def two_busy_chats() -> AsyncGenerator[House]:
+    """A turn runs and a message waits in each of two chats; sender 2 may run commands, sender 1 is the owner."""
+    gate = Gate()
+    async with house(FakeAgent(gate)) as rooms:
+        for chat in ("a", "b"):
+            for place in ("runs", "waits"):
+                await rooms.say(place, id=f"{place} in {chat}", chat=chat, sender="1")
+        async with asyncio.timeout(5):
+            while len(rooms.agent.started) < 2:
+                await asyncio.sleep(0)
+        yield rooms
+        gate.go.set()
+
+
+async def test_the_owners_stop_ends_what_runs_and_waits_in_every_conversation() -> None:
+    """Reference 3, section 3.3: stop all; what the owner says next runs."""
+    async with two_busy_chats() as rooms:
+        await rooms.say("/stop", id="stop", chat="a", sender="1")
+        await rooms.say("next", id="next", chat="a", sender="1")
+
+        outcomes = {event.message_id: event.outcome for event in await rooms.settled(5)}
+        assert rooms.channel.sent[0] == ("stop", "2 turns ended. 2 waiting messages were dropped.")
+        assert outcomes == {
+            "runs in a": "cancelled", "waits in a": "cancelled", "runs in b": "cancelled", "waits in b": "cancelled",
+            "stop": "handled",
+        }  # fmt: skip
+
+
+async def test_a_stop_of_somebody_else_ends_only_that_conversation() -> None:
+    """Issue 3, step 7."""
+    async with two_busy_chats() as rooms:
+        await rooms.say("/stop", id="stop", chat="a", sender="2")
+
+        outcomes = {event.message_id: event.outcome for event in await rooms.settled(3)}
+        assert outcomes == {"runs in a": "cancelled", "waits in a": "cancelled", "stop": "handled"}
+        assert rooms.agent.abandoned == [("runs in a", "Cancelled")]
+
+
+async def test_a_guest_without_commands_stops_nothing() -> None:
+    async with two_busy_chats() as rooms:
+        await rooms.say("/stop", id="stop", chat="a", sender="3")
+        await rooms.settled(1)
+
+        assert rooms.channel.sent == [("stop", "/stop is for the owner of this agent.")]
+        assert rooms.agent.abandoned == []
+
+
+async def test_a_command_whose_machinery_comes_later_says_so() -> None:
+    async with house() as rooms:
+        await rooms.say("/ultra do it", id="m1")
+
+        assert await rooms.channel.wait_for(1) == [
+            ("m1", "I have no wider mode yet. Send it without the command and I answer as usual.")
+        ]
+        assert rooms.agent.started == []
+
+
 async def test_a_stop_on_an_idle_conversation_does_not_arm_itself() -> None:
     """QUE-02: the next message runs."""
     async with house() as rooms:
         await rooms.say("/stop", id="m1")
         await rooms.say("hi", id="m2")
 
-        assert await rooms.channel.wait_for(2) == [("m1", "Nothing is running here."), ("m2", "HI")]
+        assert await rooms.channel.wait_for(2) == [("m1", "Nothing is running."), ("m2", "HI")]
 
 
 async def test_a_message_after_a_stop_is_not_stopped() -> None:
@@ -226,7 +305,7 @@ async def test_a_failed_turn_tells_the_sender_and_is_abandoned() -> None:
 
 
 async def test_a_reply_that_cannot_be_delivered_is_not_committed() -> None:
-    async with house() as rooms:
+    async with house(clock=ManualClock(moves_itself=True)) as rooms:
         rooms.channel.broken = True
         await rooms.say("hi")
 
@@ -242,14 +321,16 @@ async def test_whoami_and_help_answer_without_a_turn() -> None:
         sent = dict(await rooms.channel.wait_for(2))
 
         assert sent["m1"] == "You are `cli` on `cli` (operator)."
-        assert all(f"`/{command.name}`" in sent["m2"] for command in COMMANDS)
+        assert {command.name for command in COMMANDS if f"`/{command.name}`" in sent["m2"]} == {
+            command.name for command in COMMANDS if command.run is not None
+        }
         assert rooms.agent.started == []
 
 
 async def test_a_guest_is_refused_what_is_the_owners_and_is_not_shown_it() -> None:
     async with house() as rooms:
         for id, text in (("m1", "/new"), ("m2", "/help")):
-            await rooms.gateway.ingest(message(text, id=id, channel="telegram", sender="2"), rooms.channel)
+            await rooms.gateway.ingest(message(text, id=id, channel="telegram", sender="3"), rooms.channel)
         sent = dict(await rooms.channel.wait_for(2))
 
         assert sent["m1"] == "/new is for the owner of this agent."

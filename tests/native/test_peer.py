@@ -6,29 +6,66 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Generator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
-from fermix.native.peer import Peer, is_descendant, peer_of
+from fermix.native.peer import Peer, is_attended, is_descendant, peer_of
 
-CONNECT = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.recv(1)"
+CONNECT = """
+import ctypes, socket, sys
+if sys.argv[2] == "confined":
+    ctypes.CDLL(None).prctl(38, 1, 0, 0, 0)  # PR_SET_NO_NEW_PRIVS
+s = socket.socket(socket.AF_UNIX)
+s.connect(sys.argv[1])
+s.recv(1)
+"""
+UNRELATED = 1 << 22  # above every process number
 
 
-def test_the_peer_is_the_process_that_connected(tmp_path: Path) -> None:
-    path = tmp_path / "s"
+@contextmanager
+def connected(folder: Path, how: str = "free") -> Generator[tuple[Peer, subprocess.Popen[bytes], socket.socket]]:
+    """A client in a process of its own, and who the system says it is."""
+    path = folder / "s"
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen()
-        client = subprocess.Popen([sys.executable, "-c", CONNECT, str(path)])
         listener.settimeout(5)
+        client = subprocess.Popen([sys.executable, "-c", CONNECT, str(path), how])
         connection, _ = listener.accept()
-        with connection:
-            peer = peer_of(connection)
-            related = is_descendant(peer.pid, os.getpid())
+        with connection, closing(peer_of(connection)) as peer:
+            yield peer, client, connection
+        assert client.wait(5) == 0
 
-    assert client.wait(5) == 0
-    assert (peer, related) == (Peer(os.getuid(), client.pid), True)
+
+def test_the_peer_is_the_process_that_connected(tmp_path: Path) -> None:
+    with connected(tmp_path) as (peer, client, _):
+        assert (peer.uid, peer.pid) == (os.getuid(), client.pid)
+        assert peer.held is not None
+        assert is_descendant(peer.pid, os.getpid())
+
+
+@pytest.mark.parametrize(
+    ("how", "daemon", "attended"),
+    [("free", UNRELATED, True), ("free", os.getpid(), False), ("confined", UNRELATED, False)],
+    ids=["free", "started by the daemon", "confined"],
+)
+def test_a_spawned_or_confined_program_is_not_attended(tmp_path: Path, how: str, daemon: int, attended: bool) -> None:
+    """Issue 3, approvals: a descendant of the daemon, or a peer with no_new_privs, is unattended."""
+    with connected(tmp_path, how) as (peer, _, _):
+        assert is_attended(peer, daemon) is attended
+
+
+def test_a_program_that_is_gone_is_not_attended(tmp_path: Path) -> None:
+    """Its number may belong to another process by now; the held one tells."""
+    with connected(tmp_path) as (peer, client, connection):
+        connection.close()
+        assert client.wait(5) == 0
+
+        assert not is_attended(peer, UNRELATED)
+        assert not is_attended(Peer(peer.uid, os.getpid()), UNRELATED)
 
 
 def test_only_a_connected_unix_socket_has_a_peer() -> None:

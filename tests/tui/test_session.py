@@ -290,3 +290,12 @@ def test_loss_of_the_daemon_keeps_what_it_has_not_got():
 
     assert conversation.waiting == (Queued("m2", "unsent", held=True),)
     assert conversation.idle
+
+
+def test_a_reply_that_comes_again_after_a_restart_is_shown_once() -> None:
+    """Issue 3, ledger: a reply of unknown fate is sent again with the same key."""
+    conversation = Conversation("cli")
+    for key in ("k1", "k1", "k2"):
+        emit(conversation, "reply", message_id="m1", text=f"Hello {key}", model="m", key=key)
+
+    assert [block.text for block in conversation.blocks if isinstance(block, ReplyBlock)] == ["Hello k1", "Hello k2"]

@@ -11,16 +11,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import takewhile
 
 from fermix.agent.markers import DIED
 from fermix.agent.memory.history import Entry, entries, is_dangling, sendable
 from fermix.agent.memory.history_writer import OWNER_ID, HistoryWriter, Line
 from fermix.agent.memory.rows import Columns, Note, Row, Stored, cleaned, decode, encode, moment, stamp
-from fermix.agent.model import AssistantMessage, ChatMessage
+from fermix.agent.model import AssistantMessage, ChatMessage, UserMessage
 from fermix.clock import Clock
 from fermix.errors import LimitReached, Unusable
 from fermix.events import ConversationChanged, Events
@@ -39,7 +40,7 @@ MOST_LISTED = 200
 
 _CONVERSATION = "agent_id = ? AND owner_id = ? AND channel = ? AND chat_id = ? AND thread_scope = ?"
 _LOAD = (
-    "SELECT id, session, sender, role, kind, content, metadata_json, created_at FROM messages"
+    "SELECT id, session, ledger_id, sender, role, kind, content, metadata_json, created_at FROM messages"
     f" WHERE {_CONVERSATION} AND session = (SELECT MAX(session) FROM messages WHERE {_CONVERSATION})"
     " AND kind IN ('chat_message', 'note', 'fence') ORDER BY id DESC LIMIT ?"
 )
@@ -81,6 +82,7 @@ class Conversations:
         self._hot: OrderedDict[ConversationKey, _Hot] = OrderedDict()
         self._characters = 0
         self._loading = asyncio.Lock()
+        self._expected: frozenset[int] = frozenset()
 
     @classmethod
     @asynccontextmanager
@@ -97,12 +99,18 @@ class Conversations:
                 except LimitReached as error:
                     log.error("closing: %s", error)  # noqa: TRY400 - our own bound, nothing to trace
 
-    async def history(self, key: ConversationKey) -> tuple[ChatMessage, ...]:
+    def expect(self, ledger_ids: Iterable[int]) -> None:
+        """Leave the questions of these messages open: their turns of an earlier process are taken up again."""
+        self._expected = frozenset(ledger_ids)
+
+    async def history(self, key: ConversationKey, *, before: int | None = None) -> tuple[ChatMessage, ...]:
         """Return the conversation so far, closed and valid for every provider. To be asked before the new user row.
 
+        `before` is the ledger id of a turn that may run again: what it stored the first time is left out.
         Raises: NeedsOperator or Unavailable when the database cannot be read; broken is never taken for empty.
         """
-        return sendable((await self._loaded(key)).rows)
+        rows = (await self._loaded(key)).rows
+        return sendable(rows if before is None else [*takewhile(lambda row: row.ledger_id != before, rows)])
 
     async def version(self, key: ConversationKey) -> int:
         """Return the number that each `clear` raises; given to `append`, it keeps late rows out."""
@@ -121,8 +129,10 @@ class Conversations:
         model: str = "",
         guest: bool = False,
         version: int | None = None,
+        ledger_id: int | None = None,
     ) -> bool:
         """Add items in order; blank ones and pictures are left out. `model` goes with what the assistant said.
+        A question or an answer that is stored already for the same `ledger_id` is left out too.
 
         False, and nothing added, when `version` is given and no longer the current one.
         """
@@ -131,11 +141,19 @@ class Conversations:
             log.info("late rows of a cleared conversation dropped: %s", key.channel)
             return False
         at = moment(self._clock.now())
+        stored = _stored_kinds(hot.rows, ledger_id)
         for item in filter(None, map(cleaned, items)):
             spoke = model if isinstance(item, AssistantMessage) else ""
-            self._keep(key, hot, Row(item, at, sender, spoke, guest))
+            if _kind(item) not in stored:
+                self._keep(key, hot, Row(item, at, sender, spoke, guest, ledger_id))
         self._make_room()
         return True
+
+    async def session_of(self, ledger_id: int) -> int | None:
+        """Return the version under which something of this message is on disk, None when nothing is."""
+        rows = await self._database.read("SELECT MAX(session) FROM messages WHERE ledger_id = ?", (ledger_id,))
+        session = rows[0][0]
+        return session if isinstance(session, int) else None
 
     async def close_dangling(self, key: ConversationKey, note: str, told: str = "") -> None:
         """End a turn that has no answer with a note, so that no later turn answers it; else do nothing.
@@ -186,7 +204,8 @@ class Conversations:
         self._hot[key] = hot
         self._characters += hot.characters
         newest = stored[0][0] if stored else None
-        if isinstance(newest, int) and newest <= self._restored_to and is_dangling(hot.rows):
+        old = isinstance(newest, int) and newest <= self._restored_to
+        if old and is_dangling(hot.rows) and hot.rows[-1].ledger_id not in self._expected:
             self._keep(key, hot, Row(Note(DIED), moment(self._clock.now())))
         self._make_room()
 
@@ -225,14 +244,31 @@ class _Hot:
         return self.characters - before
 
 
+def _stored_kinds(rows: Sequence[Row], ledger_id: int | None) -> frozenset[str]:
+    """Name what is there of a message that may be stored a second time."""
+    if ledger_id is None:
+        return frozenset()
+    return frozenset(_kind(row.item) for row in rows if row.ledger_id == ledger_id) - {""}
+
+
+def _kind(item: Stored) -> str:
+    match item:
+        case UserMessage():
+            return "question"
+        case AssistantMessage(tool_calls=()):
+            return "answer"
+        case _:
+            return ""
+
+
 def _weight(columns: Columns) -> int:
     return ROW_CHARACTERS + len(columns.content) + len(columns.metadata_json)
 
 
 def _restore(hot: _Hot, stored: Sequence[SqlValue]) -> None:
     """Add one row of the query; a fence only says the session, an unreadable row is left out."""
-    number, session, *texts = stored
-    columns = Columns(*map(str, texts))
+    number, session, ledger_id, *texts = stored
+    columns = Columns(*map(str, texts), ledger_id=ledger_id if isinstance(ledger_id, int) else None)
     hot.session = session if isinstance(session, int) else 0
     if columns.kind == "fence":
         return

@@ -18,7 +18,7 @@ from fermix.errors import FermixError, LimitReached
 from fermix.events import Events, ServiceState
 from fermix.home import AGENT_ID
 from fermix.message import ConversationKey
-from fermix.store import Connection, Database
+from fermix.store import Connection, Database, SqlValue
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ FLUSH_S = 5.0
 
 INSERT = (
     "INSERT INTO messages (agent_id, owner_id, channel, chat_id, thread_scope, session,"
-    " sender, role, kind, content, metadata_json, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    " sender, role, kind, content, metadata_json, created_at, ledger_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 
 
@@ -128,5 +128,5 @@ class HistoryWriter:
             self._events.emit(ServiceState(self.name, "up"))
 
 
-def _parameters(line: Line) -> tuple[str | int, ...]:
+def _parameters(line: Line) -> tuple[SqlValue, ...]:
     return (AGENT_ID, OWNER_ID, *line.key, line.session, *line.columns)

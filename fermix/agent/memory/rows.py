@@ -49,7 +49,7 @@ Stored = ChatMessage | Note
 @dataclass(frozen=True, slots=True)
 class Row:
     """One kept item. `at` is UTC in whole milliseconds; `model` is "provider/model" or "" when no model spoke;
-    `guest` marks what a guest wrote, which the memory review skips.
+    `guest` marks what a guest wrote, which the memory review skips; `ledger_id` is the accepted message it belongs to.
     """
 
     item: Stored
@@ -57,6 +57,7 @@ class Row:
     sender: str = ""
     model: str = ""
     guest: bool = False
+    ledger_id: int | None = None
 
 
 class Columns(NamedTuple):
@@ -68,6 +69,7 @@ class Columns(NamedTuple):
     content: str
     metadata_json: str
     created_at: str
+    ledger_id: int | None = None
 
 
 def cleaned(item: Stored) -> Stored | None:
@@ -116,7 +118,8 @@ def encode(row: Row) -> Columns:
         case Note(_, told):
             kind = "note"
             metadata |= {"told": told} if told else {}
-    return Columns(row.sender, role, kind, row.item.text, json.dumps(metadata, ensure_ascii=False), stamp(row.at))
+    text = json.dumps(metadata, ensure_ascii=False)
+    return Columns(row.sender, role, kind, row.item.text, text, stamp(row.at), row.ledger_id)
 
 
 def decode(columns: Columns) -> Row:
@@ -131,7 +134,8 @@ def decode(columns: Columns) -> Row:
     model = metadata.get("model", "")
     if not isinstance(model, str):
         raise Unusable(f"history row: model {model!r}", field="metadata_json")
-    return Row(_item(columns, metadata), at, columns.sender, model, metadata.get("guest") is True)
+    guest = metadata.get("guest") is True
+    return Row(_item(columns, metadata), at, columns.sender, model, guest, columns.ledger_id)
 
 
 def _with_pictures_named(text: str, images: Sequence[Image]) -> str:

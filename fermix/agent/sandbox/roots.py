@@ -40,6 +40,7 @@ class Roots:
         """Raises: ConfigError when a grant is one that must never be given."""
         self._mode = settings.mode
         self._user_home = real(user_home)
+        self._home = real(home.root)
         self._protected = tuple(real(path) for path in protected_paths(home, self._user_home))
         self._blocked = tuple(real(self.expand(text)) for text in settings.blocked_roots)
         grants = tuple(self._grant(text, home) for text in settings.allowed_roots)
@@ -88,16 +89,21 @@ class Roots:
             return "inside a folder that the owner blocked"
         return None
 
+    def why_never_granted(self, path: Path) -> str | None:
+        """Say why a real path must not be granted in any case, or None."""
+        homes = (self._user_home, *self._user_home.parents, self._home, *self._home.parents)
+        if path in homes or _touches((path, *path.parents), self._protected):
+            return "it is, or holds, a home or a protected path"
+        return None
+
     def closed_identities(self) -> frozenset[Identity]:
         """Return what a walk through a root must pass by."""
         return _identities((*self._protected, *self._blocked))
 
     def _grant(self, text: str, home: Home) -> Path:
         path = real(self.expand(text))
-        if path in (self._user_home, *self._user_home.parents, real(home.root)) or _touches(
-            (path, *path.parents), self._protected
-        ):
-            problem = f"{text} must not be granted: it is, or holds, a home or a protected path"
+        if (reason := self.why_never_granted(path)) is not None:
+            problem = f"{text} must not be granted: {reason}"
             raise ConfigError(problem, path=str(home.config), key="sandbox.allowed_roots")
         return path
 

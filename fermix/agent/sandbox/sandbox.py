@@ -67,10 +67,31 @@ class Sandbox:
         self, settings: SandboxSettings, home: Home, launch_dir: Path, user_home: Path, environ: Mapping[str, str]
     ) -> None:
         """Raises: ConfigError when a grant is one that must never be given."""
-        self._roots = Roots(settings, home, launch_dir, user_home)
+        self._home = home
+        self._launch_dir = launch_dir
+        self._user_home = user_home
+        self._settings = settings
+        self._roots = self.roots_under(settings)
         self._workspace = home.workspace
         self._environment = command_environment(environ)
         self.own_environment = own_environment(environ)
+
+    @property
+    def settings(self) -> SandboxSettings:
+        """What is in use."""
+        return self._settings
+
+    def roots_under(self, settings: SandboxSettings) -> Roots:
+        """Work out what a policy would open; changes nothing. Raises: ConfigError as on starting."""
+        return Roots(settings, self._home, self._launch_dir, self._user_home)
+
+    def use(self, settings: SandboxSettings) -> None:
+        """Take a new policy; the next path is judged by it. Raises: ConfigError, and the old one stays."""
+        self._roots, self._settings = self.roots_under(settings), settings
+
+    def standing(self) -> tuple[Root, ...]:
+        """Return what is open to every turn, guests included."""
+        return self._roots.standing()
 
     def roots_for(self, turn: Turn) -> tuple[Root, ...]:
         """Return what is open to this turn, the workspace first."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fermix.agent.approvals import Approvals
 from fermix.agent.capability import Capability
-from fermix.agent.sandbox import Sandbox
-from fermix.agent.tools import files, search, shell
+from fermix.agent.sandbox import Policy, Sandbox
+from fermix.agent.tools import directory_access, files, search, shell
 from fermix.workers import Workers
 
 
@@ -16,6 +17,8 @@ class ToolDeps:
 
     sandbox: Sandbox
     workers: Workers
+    policy: Policy
+    approvals: Approvals
     program: tuple[str, ...]
 
 
@@ -25,4 +28,5 @@ def build_tools(deps: ToolDeps) -> tuple[Capability, ...]:
         *files.tools(deps.sandbox, deps.workers),
         *search.tools(deps.sandbox, deps.workers, deps.program),
         *shell.tools(deps.sandbox, deps.workers),
+        *directory_access.tools(deps.sandbox, deps.policy, deps.approvals, deps.workers),
     )

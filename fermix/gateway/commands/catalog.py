@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from fermix.gateway.commands import confirm, later, new, sandbox, stop, whoami
 from fermix.gateway.commands import help as help_command
-from fermix.gateway.commands import new, stop, whoami
 
 COMMANDS = (
     help_command.COMMAND,
+    whoami.COMMAND,
     new.COMMAND,
     stop.COMMAND,
-    whoami.COMMAND,
+    confirm.CONFIRM,
+    confirm.DENY,
+    sandbox.GRANT,
+    sandbox.REVOKE,
+    sandbox.SANDBOX,
+    later.COMPACT,
+    later.BACKGROUND,
+    later.TASKS,
+    later.PAUSE,
+    later.RESUME,
+    later.ULTRA,
 )

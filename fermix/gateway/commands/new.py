@@ -10,4 +10,4 @@ async def _run(context: CommandContext) -> None:
     await context.replier.tell("A new session begins. I no longer see what was said before in this conversation.")
 
 
-COMMAND = Command("new", "start this conversation afresh", "operator", _run, aliases=("clear",))
+COMMAND = Command("new", "start this conversation afresh", "commanders", _run, aliases=("clear",))

@@ -7,7 +7,7 @@ from fermix.gateway.command import Command, CommandContext
 
 async def _run(context: CommandContext) -> None:
     message = context.message
-    await context.replier.tell(f"You are `{message.sender.id}` on `{message.channel}` ({context.trust}).")
+    await context.replier.tell(f"You are `{message.sender.id}` on `{message.channel}` ({context.sender.trust}).")
 
 
 COMMAND = Command("whoami", "tell your id on this channel", "anyone", _run)

@@ -380,6 +380,45 @@ def test_no_two_keys_share_a_history(tmp_path_factory: pytest.TempPathFactory, f
     asyncio.run(each_its_own())
 
 
+async def test_a_turn_that_runs_again_stores_its_question_once(world: World):
+    """Issue 3, ledger: the user row carries the ledger's id, so that a re-run stores nothing twice."""
+    async with world.open() as conversations:
+        await conversations.append(KEY, *TURN, ledger_id=6)
+        await conversations.append(KEY, UserMessage("and now?"), ledger_id=7)
+
+    async with world.open() as conversations:
+        conversations.expect([7])
+        assert await conversations.history(KEY, before=7) == TURN
+        await conversations.append(KEY, UserMessage("and now?"), ledger_id=7)
+        await conversations.append(KEY, AssistantMessage("four"), ledger_id=7)
+        await conversations.append(KEY, AssistantMessage("four"), ledger_id=7)
+
+    assert world.rows("SELECT content, ledger_id FROM messages WHERE ledger_id = 7") == [("and now?", 7), ("four", 7)]
+    async with world.open() as conversations:
+        assert await conversations.history(KEY) == (*TURN, UserMessage("and now?"), AssistantMessage("four"))
+
+
+async def test_a_question_that_nobody_takes_up_again_is_closed(world: World):
+    async with world.open() as conversations:
+        await conversations.append(KEY, UserMessage("kill me"), ledger_id=7)
+
+    async with world.open() as conversations:
+        conversations.expect([8])
+        lines = await conversations.entries(KEY, 10)
+
+    assert [line.text for line in lines] == ["kill me", module.DIED]
+
+
+async def test_it_is_known_where_a_message_stands_on_disk(world: World):
+    async with world.open() as conversations:
+        await conversations.append(KEY, UserMessage("one"), ledger_id=7)
+        await conversations.clear(KEY)
+        await conversations.flush()
+
+        assert await conversations.session_of(7) == 0
+        assert await conversations.session_of(8) is None
+
+
 async def test_why_a_turn_failed_stays_for_the_screen_and_not_for_the_model(world: World):
     """What was read live is read again after a restart; the wire keeps the short marker."""
     async with world.open() as conversations:

@@ -91,7 +91,8 @@ def test_what_is_kept_comes_back_equal(item):
         return
     row = Row(kept, AT, sender="main", model="openai/gpt-5.5", guest=True)
 
-    columns = Columns(*(text.encode("utf-8").decode("utf-8") for text in encode(row)))
+    *texts, ledger_id = encode(row)
+    columns = Columns(*(str(text).encode("utf-8").decode("utf-8") for text in texts), ledger_id=ledger_id)
 
     assert decode(columns) == row
     json.loads(columns.metadata_json, parse_constant=lambda name: pytest.fail(name))

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from fermix.agent.approvals import Approvals
 from fermix.agent.capability import Capability
 from fermix.agent.dispatch import Dispatcher
 from fermix.agent.model import JsonValue, ToolResult
-from fermix.agent.sandbox import Sandbox, SandboxSettings
+from fermix.agent.sandbox import Policy, Sandbox, SandboxSettings
 from fermix.agent.tools.catalog import ToolDeps, build_tools
 from fermix.agent.turn import Turn
 from fermix.clock import SystemClock
@@ -21,7 +22,8 @@ from fermix.home import Home
 from fermix.native.program import own_program
 from fermix.native.sweep import become_subreaper, children
 from fermix.workers import Workers
-from tests.fakes.turns import make_call, make_scope, make_turn
+from tests.fakes.clock import ManualClock
+from tests.fakes.turns import RecordingPort, make_call, make_scope, make_turn
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,10 @@ class Toolbox:
         return build_tools(self.deps)
 
     @property
+    def approvals(self) -> Approvals:
+        return self.deps.approvals
+
+    @property
     def workspace(self) -> Path:
         return self.home.workspace
 
@@ -48,11 +54,13 @@ class Toolbox:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data.encode("utf-8") if isinstance(data, str) else data)
 
-    async def call(self, name: str, turn: Turn | None = None, **arguments: JsonValue) -> ToolResult:
+    async def call(
+        self, name: str, turn: Turn | None = None, port: RecordingPort | None = None, **arguments: JsonValue
+    ) -> ToolResult:
         dispatcher = Dispatcher(Events(SystemClock()), SystemClock())
         async with asyncio.timeout(5):
             return await dispatcher.dispatch(
-                make_call(name, **arguments), make_scope(*self.tools, turn=turn or make_turn())
+                make_call(name, **arguments), make_scope(*self.tools, turn=turn or make_turn(), port=port)
             )
 
 
@@ -65,7 +73,9 @@ def toolbox(tmp_path: Path) -> Iterator[Toolbox]:
     workers = Workers()
     become_subreaper()
     before = open_descriptors(), children()
-    yield Toolbox(home, ToolDeps(sandbox, workers, own_program({})))
+    clock = ManualClock()
+    policy = Policy(sandbox, home, {"sandbox": SandboxSettings}, workers, clock)
+    yield Toolbox(home, ToolDeps(sandbox, workers, policy, Approvals(clock), own_program({})))
     workers.close()
     assert (open_descriptors(), children()) == before
 

@@ -1,0 +1,158 @@
+"""What waits for the owner's yes. One service for everything that must be asked; it knows nothing of what it guards.
+
+A wish holds all that will be done as text and a seal, a hash over exactly that. An answer is looked up, checked
+(who, where, in time) and only then taken, all in one step of the event loop, so a wrong answer burns nothing and a
+race has one winner. Everything is in memory: a restart means no.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+import secrets
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from fermix.clock import Clock
+from fermix.errors import LimitReached
+from fermix.message import ApprovalPrompt, Message
+
+log = logging.getLogger(__name__)
+
+LIFETIME_S = 60.0
+REMEMBERED_S = 600.0  # so long a late answer is told that it is late
+MOST = 100  # waiting at once, over all conversations
+
+Rejected = Literal["unknown", "late", "elsewhere"]
+Resume = Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """Something that needs a yes. `text` shows all of it as Markdown, foreign characters spelled out.
+
+    `carry_out` gets the seal, makes out afresh what would be done now, refuses when that is something else, and
+    returns what to tell the owner.
+    """
+
+    text: str
+    seal: str
+    carry_out: Callable[[str], Awaitable[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a wish was raised and by whom."""
+
+    channel: str
+    chat_id: str
+    thread: str
+    user_id: str
+
+    @classmethod
+    def of(cls, message: Message) -> Origin:
+        return cls(message.channel, message.chat_id, message.thread, (message.sender.id or "").strip())
+
+
+@dataclass(frozen=True, slots=True)
+class Seam:
+    """What the gateway attaches to an operator's turn, so that it can ask: the place an answer is bound to, whether
+    others read that chat, how the request runs again after a yes (None where it cannot), and what the owner is then
+    told about that.
+    """
+
+    origin: Origin
+    shared: bool
+    resume: Resume | None = None
+    after_yes: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A wish that was asked. `prompt.token` works at its origin only."""
+
+    prompt: ApprovalPrompt
+    wish: Wish
+    seam: Seam
+    expires_at: float
+
+
+class Approvals:
+    """Owner of what waits. Used from the loop's thread only."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._pending: dict[str, Pending] = {}
+
+    async def put(self, wish: Wish, seam: Seam, send: Callable[[ApprovalPrompt], Awaitable[None]]) -> bool:
+        """Ask, and show it with `send`; False when the same question still waits there and is not asked again.
+
+        Raises: LimitReached when too many wait; what `send` raises, and then nothing waits.
+        """
+        prompt, new = self._ask(wish, seam)
+        if new:
+            try:
+                await send(prompt)
+            except BaseException:
+                self._pending.pop(prompt.id, None)
+                raise
+        return new
+
+    def take(self, code: str, answer: Message, *, local: bool) -> Pending | Rejected:
+        """Take what a code stands for, once. `answer` is the operator's message that holds it; `local` says that it
+        was typed on this machine.
+        """
+        pending = self._find(code.strip())
+        if pending is None:
+            return "unknown"
+        if not _may_answer(pending, code.strip(), answer, local=local):
+            return "elsewhere"
+        if self._clock.monotonic() >= pending.expires_at:
+            return "late"
+        del self._pending[pending.prompt.id]
+        return pending
+
+    def _ask(self, wish: Wish, seam: Seam) -> tuple[ApprovalPrompt, bool]:
+        self._forget_old()
+        now = self._clock.monotonic()
+        live = [pending for pending in self._pending.values() if now < pending.expires_at]
+        for pending in live:
+            if (pending.seam.origin, pending.wish.seal) == (seam.origin, wish.seal):
+                return pending.prompt, False
+        if len(live) >= MOST:
+            problem = "too many questions wait for an answer"
+            raise LimitReached(problem, limit="approvals", user_text=f"{problem}; try again in a minute")
+        prompt = ApprovalPrompt(secrets.token_hex(6), wish.text, _token())
+        self._pending[prompt.id] = Pending(prompt, wish, seam, now + LIFETIME_S)
+        log.info("approval %s asked on channel %r", prompt.id, seam.origin.channel)
+        return prompt, True
+
+    def _find(self, code: str) -> Pending | None:
+        if (named := self._pending.get(code.lower())) is not None:
+            return named
+        return next((pending for pending in self._pending.values() if pending.prompt.token == code.upper()), None)
+
+    def _forget_old(self) -> None:
+        before = self._clock.monotonic() - REMEMBERED_S
+        for prompt_id in [name for name, pending in self._pending.items() if pending.expires_at < before]:
+            del self._pending[prompt_id]
+
+
+def _may_answer(pending: Pending, code: str, answer: Message, *, local: bool) -> bool:
+    """The token counts where the question stands, and so does its button. A question put into a shared chat may also
+    be answered by its id from the owner's own chat with us, or from this machine.
+    """
+    asked, here = pending.seam.origin, Origin.of(answer)
+    by_id = code.lower() == pending.prompt.id
+    if here == asked:
+        return not by_id or answer.kind == "button"
+    if not by_id or not pending.seam.shared:
+        return False
+    own_chat = answer.private and (here.channel, here.user_id) == (asked.channel, asked.user_id)
+    return local or own_chat
+
+
+def _token() -> str:
+    """Eight characters that are easily typed; 40 bits that live for a minute."""
+    return base64.b32encode(secrets.token_bytes(5)).decode("ascii")

@@ -1,0 +1,165 @@
+"""What a start does with each message that an earlier process accepted and did not finish.
+
+`plan` decides by the row alone: a reply that was written down is delivered to its end, a turn that changed nothing
+runs again, all others are excused with one honest sentence and never run later. `Recovered` does what needs no turn.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Literal, assert_never
+
+from fermix.agent.turn import Cancelled, Failed, Turn
+from fermix.errors import ChannelUnavailable
+from fermix.events import MessageSettled
+from fermix.gateway.answer import UNDELIVERED, TurnServices
+from fermix.gateway.channel import Channel
+from fermix.gateway.ledger import UNKNOWN_DRAFT, Outcome, Outgoing, Unfinished
+from fermix.gateway.replies import Replier
+
+log = logging.getLogger(__name__)
+
+MOST_BEGUN = 2  # a turn that ended two processes is not given a third
+MOST_AGE = timedelta(hours=6)  # past that an answer comes out of the blue; a night is excused, a restart is not
+QUOTED_CHARS = 60
+
+Step = Literal["run", "deliver", "stop", "excuse"]
+
+
+def plan(found: Unfinished, *, command: bool, now: datetime) -> Step:
+    """Decide what becomes of a message. `command` says that it is one of ours: those never run a second time."""
+    if found.answer is not None or any(reply.settles for reply in found.replies):
+        cut = found.stopped and any(reply.state != "sent" for reply in found.replies)
+        return "stop" if cut else "deliver"
+    if found.stopped:
+        return "stop"
+    spent = found.effect is not None or found.begun >= MOST_BEGUN or found.media or bool(found.replies)
+    return "excuse" if command or spent or now - found.accepted_at > MOST_AGE else "run"
+
+
+def excuse(found: Unfinished) -> str:
+    """Say to the sender what happened to this message; it is the last word on it."""
+    line = " ".join(found.message.text.split())
+    short = line if len(line) <= QUOTED_CHARS else f"{line[:QUOTED_CHARS]}…"
+    quote = f" “{short}”" if short else ""
+    if found.effect is not None:
+        return (
+            f"I was restarted while I worked on your message{quote}. Something may already have been done, so I have"
+            " not tried again. Please look, and send it again if it is still needed."
+        )
+    return f"I was restarted before I could answer your message{quote}. Please send it again if it still matters."
+
+
+async def tidied(found: Unfinished, channel: Channel) -> Unfinished:
+    """Remove the draft that was left in the chat; what it was to become has then surely not landed. Bubbles that it
+    left behind it go too, unless there is an answer: then they are its beginning.
+    """
+    drafts = channel.abilities.drafts
+    if found.draft is None or drafts is None:
+        return found
+    live, *others = found.draft.split("\n")
+    try:
+        for bubble in (live, *(others if found.answer is None else ())):
+            if bubble and bubble != UNKNOWN_DRAFT:
+                await drafts.discard(found.message, bubble)
+    except ChannelUnavailable as error:
+        log.warning("a draft is left in a chat of %s: %s", channel.name, error)
+        return found
+    if live == UNKNOWN_DRAFT:
+        return found
+    final = [reply for reply in found.replies if reply.settles]
+    unsealed = final[0] if final and final[0].state == "in_flight" else None
+    replies = tuple(replace(reply, state="unsent") if reply is unsealed else reply for reply in found.replies)
+    return replace(found, draft=None, replies=replies)
+
+
+class Recovered:
+    """A message that gets its last word without a turn. `Work` of a lane."""
+
+    def __init__(self, services: TurnServices, found: Unfinished, step: Step, turn: Turn, replier: Replier) -> None:
+        self._services = services
+        self._found = found
+        self._step: Step = step
+        self._turn = turn
+        self._replier = replier
+
+    async def run(self) -> None:
+        match self._step:
+            case "deliver":
+                await self._deliver()
+            case "excuse":
+                await self._excuse()
+            case "stop":
+                await self._stop()
+            case "run":
+                raise AssertionError("a turn that runs again is not recovered here")
+            case _:
+                assert_never(self._step)
+
+    def stop(self) -> None:
+        self._services.ledger.stop(self._found.entry)
+        self._replier.stop()
+
+    def leave(self) -> None:
+        self._replier.leave()
+
+    def drop(self) -> None:
+        self._settle("stopped")
+
+    async def _deliver(self) -> None:
+        found, agent = self._found, self._services.agent
+        between, final = _parted(found.replies)
+        await self._replier.resume(between)
+        ended = await self._replier.resume(final)
+        if ended == "left":
+            return
+        if found.answer is None:
+            self._settle(final[-1].settles or "handled")
+        elif ended == "sent":
+            await agent.restore(self._turn, found.answer, found.model or "")
+            self._settle("answered")
+        elif ended == "failed":
+            await agent.abandon(self._turn, Failed(UNDELIVERED, "delivery failed"))
+            self._settle("answered", UNDELIVERED)
+        else:
+            await self._stop()
+
+    async def _excuse(self) -> None:
+        sentence = excuse(self._found)
+        if await self._replier.resume(self._found.replies) == "left":
+            return
+        if await self._replier.tell(sentence, "excused") == "left":
+            return
+        await self._services.agent.abandon(self._turn, Failed(sentence, "restarted"))
+        self._settle("excused", sentence)
+
+    async def _stop(self) -> None:
+        await self._services.agent.abandon(self._turn, Cancelled())
+        self._settle("stopped")
+
+    def _settle(self, outcome: Outcome, error: str = "") -> None:
+        message = self._found.message
+        self._services.ledger.settle(self._found.entry, outcome)
+        self._services.events.emit(MessageSettled(message.key, message.id, _shown(outcome, error), 0.0, error))
+
+
+def _parted(replies: Sequence[Outgoing]) -> tuple[list[Outgoing], list[Outgoing]]:
+    between = [reply for reply in replies if reply.settles is None]
+    return between, [reply for reply in replies if reply.settles is not None]
+
+
+def _shown(outcome: Outcome, error: str) -> Literal["completed", "cancelled", "failed", "handled"]:
+    if error:
+        return "failed"
+    match outcome:
+        case "answered":
+            return "completed"
+        case "stopped":
+            return "cancelled"
+        case "failed" | "refused" | "excused":
+            return "failed"
+        case "handled":
+            return "handled"

@@ -1,0 +1,158 @@
+"""The approval service by itself: what waits, who may answer, once and in time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from fermix.agent.approvals import MOST, REMEMBERED_S, Approvals, Origin, Pending, Seam, Wish
+from fermix.errors import ChannelUnavailable, LimitReached
+from fermix.message import ApprovalPrompt, Message
+from tests.fakes.channel import message
+from tests.fakes.clock import ManualClock
+from tests.requirements import covers
+
+ASKED = message("please", channel="telegram", sender="1", chat="group", thread="7", private=False)
+
+
+@dataclass
+class Desk:
+    """The service, its clock and what it has shown."""
+
+    clock: ManualClock = field(default_factory=ManualClock)
+    shown: list[ApprovalPrompt] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.approvals = Approvals(self.clock)
+
+    async def show(self, prompt: ApprovalPrompt) -> None:
+        self.shown.append(prompt)
+
+    async def ask(self, seal: str = "seal", asked: Message = ASKED, *, shared: bool = True) -> ApprovalPrompt:
+        await self.approvals.put(Wish("May I?", seal, _done), Seam(Origin.of(asked), shared), self.show)
+        return self.shown[-1]
+
+
+async def _done(seal: str) -> str:
+    return f"did {seal}"
+
+
+def _reply(**changes: object) -> Message:
+    where: dict[str, object] = {"channel": "telegram", "sender": "1", "chat": "group", "thread": "7", "private": False}
+    return message("/confirm", **{**where, **changes})  # type: ignore[arg-type]
+
+
+@covers("approval.token.once-60s")
+async def test_a_token_works_once() -> None:
+    desk = Desk()
+    prompt = await desk.ask()
+
+    first = desk.approvals.take(prompt.token, _reply(), local=False)
+    assert isinstance(first, Pending)
+    assert await first.wish.carry_out(first.wish.seal) == "did seal"
+    assert desk.approvals.take(prompt.token, _reply(), local=False) == "unknown"
+    assert desk.approvals.take(prompt.id, _reply(kind="button"), local=False) == "unknown"
+
+
+@covers("approval.token.once-60s", "approval.check-then-take")
+@pytest.mark.parametrize(("after_s", "in_time"), [(0.0, True), (59.9, True), (60.0, False), (600.0, False)])
+async def test_a_token_lives_for_sixty_seconds(after_s: float, in_time: bool) -> None:
+    desk = Desk()
+    prompt = await desk.ask()
+    desk.clock.advance(after_s)
+    taken = desk.approvals.take(prompt.token, _reply(), local=False)
+
+    assert (taken == "late") is not in_time
+
+
+@covers("approval.token.origin", "approval.check-then-take")
+@pytest.mark.parametrize(
+    "elsewhere", [{"channel": "slack"}, {"chat": "other"}, {"thread": "8"}, {"sender": "2"}, {"sender": None}]
+)
+async def test_a_token_counts_where_it_was_given_and_is_not_burnt_elsewhere(elsewhere: dict[str, object]) -> None:
+    """Ingress and trust, approvals: bound to channel, chat, thread and user."""
+    desk = Desk()
+    prompt = await desk.ask()
+
+    assert desk.approvals.take(prompt.token, _reply(**elsewhere), local=False) == "elsewhere"
+    assert isinstance(desk.approvals.take(f" {prompt.token.lower()} ", _reply(), local=False), Pending)
+
+
+@covers("approval.shared.other-ways")
+@pytest.mark.parametrize(
+    ("shared", "answer", "local", "counts"),
+    [
+        (True, {"chat": "direct", "thread": "root", "private": True}, False, True),
+        (True, {"channel": "cli", "sender": "cli", "chat": "tui", "private": True}, True, True),
+        (True, {"kind": "button"}, False, True),
+        (True, {}, False, False),
+        (True, {"chat": "other group"}, False, False),
+        (True, {"chat": "direct", "private": True, "sender": "2"}, False, False),
+        (True, {"channel": "slack", "chat": "direct", "private": True}, False, False),
+        (True, {"kind": "button", "sender": "2"}, False, False),
+        (True, {"kind": "button", "chat": "other group"}, False, False),
+        (False, {"chat": "direct", "private": True}, False, False),
+        (False, {"channel": "cli", "sender": "cli", "chat": "tui", "private": True}, True, False),
+        (False, {"kind": "button"}, False, True),
+    ],
+)
+async def test_the_id_is_for_buttons_and_for_the_owner_elsewhere(
+    shared: bool, answer: dict[str, object], local: bool, counts: bool
+) -> None:
+    """Ingress and trust, approvals: for a shared chat also from a direct message or the CLI; R-21: the id is opaque."""
+    desk = Desk()
+    prompt = await desk.ask(shared=shared)
+    taken = desk.approvals.take(prompt.id, _reply(**answer), local=local)
+
+    assert isinstance(taken, Pending) if counts else taken == "elsewhere"
+
+
+async def test_the_same_live_request_is_asked_once() -> None:
+    """Reference 3, section 6.2; R-27: asked again only when it is another, elsewhere, or too late."""
+    desk = Desk()
+    await desk.ask("one")
+    await desk.ask("one")
+    await desk.ask("two")
+    await desk.ask("one", _reply(chat="other"))
+    assert len(desk.shown) == 3
+
+    desk.clock.advance(60)
+    await desk.ask("one")
+    assert len(desk.shown) == 4
+    assert len({prompt.token for prompt in desk.shown} | {prompt.id for prompt in desk.shown}) == 8
+
+
+async def test_a_question_that_cannot_be_shown_waits_for_nothing() -> None:
+    desk = Desk()
+    seen: list[ApprovalPrompt] = []
+
+    async def broken(prompt: ApprovalPrompt) -> None:
+        seen.append(prompt)
+        raise ChannelUnavailable("the platform is away")
+
+    with pytest.raises(ChannelUnavailable):
+        await desk.approvals.put(Wish("May I?", "seal", _done), Seam(Origin.of(ASKED), True), broken)
+
+    assert desk.approvals.take(seen[0].token, _reply(), local=False) == "unknown"
+    assert (await desk.ask()).token != seen[0].token
+
+
+async def test_what_waits_is_bounded_and_forgotten() -> None:
+    """R-13: nobody fills the memory with questions; a cap says what happens at it."""
+    desk = Desk()
+    for number in range(MOST):
+        await desk.ask(str(number))
+    with pytest.raises(LimitReached, match="too many questions"):
+        await desk.ask("one more")
+
+    desk.clock.advance(REMEMBERED_S + 61)
+    await desk.ask("later")
+    assert desk.approvals.take(desk.shown[0].token, _reply(), local=False) == "unknown"
+
+
+async def test_a_restart_means_no() -> None:
+    """R-27: nothing that waits outlives the process."""
+    prompt = await Desk().ask()
+
+    assert Desk().approvals.take(prompt.token, _reply(), local=False) == "unknown"

@@ -1,0 +1,377 @@
+"""What a start makes of every state in which a killed daemon can leave a message."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from fermix.agent.turn import ReplyPort, Turn, TurnOutcome
+from fermix.gateway.delivery import MARK
+from fermix.gateway.ledger import UNKNOWN_DRAFT, Entry, Ledger, Outgoing
+from fermix.gateway.recovery import MOST_AGE
+from fermix.message import LocalOrigin, Media, Message, Text
+from fermix.trust import Trust
+from tests.fakes.channel import FakeAgent, FakeChannel, message
+from tests.fakes.platform import AWAY, LOST_ANSWER
+from tests.gateway.conftest import Install
+from tests.requirements import covers
+
+
+def chat(text: str, id: str = "m1", room: str = "chat", sender: str = "1") -> Message:
+    return message(text, id=id, chat=room, channel="chat", sender=sender)
+
+
+async def left(ledger: Ledger, text: str = "hi", id: str = "m1", trust: Trust = Trust.OPERATOR) -> Entry:
+    entry = await ledger.accept(chat(text, id), trust)
+    assert entry is not None
+    return entry
+
+
+async def replied(ledger: Ledger, entry: Entry, *texts: str) -> tuple[Outgoing, ...]:
+    return await ledger.outgoing(entry, texts, settles="answered", model="fake/m", answer="".join(texts))
+
+
+async def test_an_accepted_message_is_answered_by_the_next_start(install: Install) -> None:
+    """DLV-01, DLV-06: acknowledged, then killed with the message still queued."""
+    async with install.ledger() as ledger:
+        await left(ledger)
+    async with install.start() as life:
+        assert await life.settled(1) == [("m1", "completed")]
+
+    assert install.platform.texts() == ["HI"]
+    assert install.outcomes() == {"m1": "answered"}
+    assert life.agent.committed == ["m1"]
+
+
+async def test_what_waited_keeps_its_order_and_comes_before_what_is_new(install: Install) -> None:
+    """DLV-05: five messages wait; the daemon goes; nothing is lost and nothing overtakes."""
+    async with install.ledger() as ledger:
+        for number in range(5):
+            await left(ledger, f"q{number}", f"m{number}")
+    async with install.start() as life:
+        await life.say("new", "m5")
+        await life.settled(6)
+
+    assert install.platform.texts() == ["Q0", "Q1", "Q2", "Q3", "Q4", "NEW"]
+
+
+async def test_a_turn_without_effect_runs_again_with_its_own_id(install: Install) -> None:
+    async with install.ledger() as ledger:
+        entry = await left(ledger)
+        ledger.begin(entry)
+    async with install.start() as life:
+        assert life.conversations.expected == [entry.id]
+        assert await life.settled(1) == [("m1", "completed")]
+
+
+async def test_a_turn_whose_effect_had_begun_is_excused_and_never_runs_later(install: Install) -> None:
+    async with install.ledger() as ledger:
+        entry = await left(ledger, "delete the old mails")
+        ledger.begin(entry)
+        await ledger.effect(entry, "shell")
+    async with install.start() as life:
+        assert await life.settled(1) == [("m1", "failed")]
+    async with install.start() as later:
+        assert later.conversations.expected == []
+
+    (said,) = install.platform.texts()
+    assert "“delete the old mails”" in said
+    assert "may already have been done" in said
+    assert life.agent.started == []
+    assert life.agent.abandoned == [("m1", "Failed")]
+    assert install.outcomes() == {"m1": "excused"}
+
+
+async def test_a_turn_that_ended_two_processes_is_excused(install: Install) -> None:
+    async with install.ledger() as ledger:
+        entry = await left(ledger)
+        ledger.begin(entry)
+        ledger.begin(entry)
+    async with install.start() as life:
+        await life.settled(1)
+
+    assert life.agent.started == []
+    assert install.outcomes() == {"m1": "excused"}
+
+
+async def test_what_is_too_old_is_excused(install: Install) -> None:
+    """DLV-18: what is older than a stated age is told, not answered out of the blue."""
+    async with install.ledger() as ledger:
+        await left(ledger, "old", "m1")
+        install.clock.advance((MOST_AGE + timedelta(seconds=1)).total_seconds())
+        await left(ledger, "young", "m2")
+    async with install.start() as life:
+        await life.settled(2)
+
+    assert install.outcomes() == {"m1": "excused", "m2": "answered"}
+
+
+@pytest.mark.parametrize("text", ["/new", "/help", "/whoami"])
+async def test_a_command_is_never_run_again(install: Install, text: str) -> None:
+    async with install.ledger() as ledger:
+        await left(ledger, text)
+    async with install.start() as life:
+        await life.settled(1)
+
+    assert life.conversations.cleared == []
+    assert install.outcomes() == {"m1": "excused"}
+    assert len(install.platform.texts()) == 1
+
+
+async def test_a_stop_that_was_accepted_still_holds(install: Install) -> None:
+    async with install.ledger() as ledger:
+        ledger.begin(await left(ledger, "long", "m1"))
+        await left(ledger, "/stop", "m2")
+        await left(ledger, "next", "m3")
+    async with install.start() as life:
+        await life.settled(3)
+
+    assert life.agent.started == ["m3"]
+    assert install.outcomes() == {"m1": "stopped", "m2": "excused", "m3": "answered"}
+
+
+@pytest.mark.parametrize(("sender", "ends"), [("1", "stopped"), ("2", "answered")])
+async def test_an_accepted_stop_holds_as_far_as_its_sender_may_stop(install: Install, sender: str, ends: str) -> None:
+    """The owner's stop holds everywhere; a guest who may not stop anything stops nothing."""
+    async with install.ledger() as ledger:
+        await left(ledger, "long", "m1")
+        await ledger.accept(chat("/stop", "m2", "elsewhere", sender), Trust.OPERATOR if sender == "1" else Trust.GUEST)
+    async with install.start() as life:
+        await life.settled(2)
+
+    assert install.outcomes() == {"m1": ends, "m2": "excused"}
+
+
+async def test_a_stopped_turn_does_not_run_again(install: Install) -> None:
+    async with install.ledger() as ledger:
+        ledger.stop(await left(ledger))
+    async with install.start() as life:
+        assert await life.settled(1) == [("m1", "cancelled")]
+
+    assert (life.agent.started, install.platform.texts()) == ([], [])
+
+
+async def test_a_delivered_answer_is_committed_from_its_row(install: Install) -> None:
+    async with install.ledger() as ledger:
+        (row,) = await replied(ledger, await left(ledger), "the answer")
+        ledger.sent(row, "p1")
+    async with install.start() as life:
+        assert await life.settled(1) == [("m1", "completed")]
+
+    assert life.agent.restored == [("m1", "the answer")]
+    assert (life.agent.started, install.platform.texts()) == ([], [])
+
+
+async def test_a_settled_answer_that_the_history_lacks_is_committed(install: Install) -> None:
+    """The history's writer runs behind the ledger's."""
+    async with install.ledger() as ledger:
+        entry = await left(ledger)
+        (row,) = await replied(ledger, entry, "the answer")
+        ledger.sent(row, "p1")
+        ledger.settle(entry, "answered")
+    async with install.start() as life:
+        await life.settled(1)
+
+    assert life.agent.restored == [("m1", "the answer")]
+
+
+async def test_what_was_not_started_is_sent_and_what_was_sent_is_not(install: Install) -> None:
+    async with install.ledger() as ledger:
+        first, _ = await replied(ledger, await left(ledger), "one", "two")
+        ledger.sent(first, "p1")
+    async with install.start() as life:
+        await life.settled(1)
+
+    assert install.platform.texts() == ["two"]
+    assert life.agent.restored == [("m1", "onetwo")]
+
+
+async def test_a_send_of_unknown_fate_is_repeated_with_its_key_where_that_is_honoured(install: Install) -> None:
+    install.platform.idempotent = True
+    channel = FakeChannel("chat", platform=install.platform, can=())
+    async with install.ledger() as ledger:
+        (row,) = await replied(ledger, await left(ledger), "answer")
+        await channel.send(chat("hi"), _text(row), row.key)
+    async with install.start() as life:
+        await life.settled(1)
+
+    assert install.platform.texts() == ["answer"]
+    assert install.platform.calls["send"] == 2
+
+
+@pytest.mark.parametrize("landed", [True, False])
+async def test_a_send_of_unknown_fate_is_looked_up_where_it_can_be_read_back(install: Install, landed: bool) -> None:
+    channel = FakeChannel("chat", platform=install.platform, can=("lookup",))
+    async with install.ledger() as ledger:
+        (row,) = await replied(ledger, await left(ledger), "answer")
+        if landed:
+            await channel.send(chat("hi"), _text(row), row.key)
+    async with install.start(channel=channel) as life:
+        await life.settled(1)
+
+    assert install.platform.texts() == ["answer"]
+    assert install.platform.calls["send"] == 1
+
+
+async def test_a_lookup_that_fails_leaves_the_fate_unknown(install: Install) -> None:
+    channel = FakeChannel("chat", platform=install.platform, can=("lookup",))
+    async with install.ledger() as ledger:
+        (row,) = await replied(ledger, await left(ledger), "answer")
+        await channel.send(chat("hi"), _text(row), row.key)
+    install.platform.fail("find", AWAY, AWAY)
+    async with install.start(channel=channel) as life:
+        await life.settled(1)
+
+    assert install.platform.texts() == ["answer"]
+    assert install.clock.sleeps == [1.0, 2.0]
+
+
+async def test_elsewhere_it_is_sent_once_more_and_marked(install: Install) -> None:
+    async with install.ledger() as ledger:
+        await replied(ledger, await left(ledger), "answer")
+    async with install.start() as life:
+        await life.settled(1)
+
+    assert install.platform.texts() == [f"{MARK}answer"]
+
+
+async def test_a_marked_send_of_unknown_fate_is_not_sent_a_third_time(install: Install) -> None:
+    async with install.ledger() as ledger:
+        (row,) = await replied(ledger, await left(ledger), "answer")
+        await ledger.sending(replace(row, marked=True))
+    async with install.start() as life:
+        assert await life.settled(1) == [("m1", "failed")]
+
+    assert install.platform.texts() == []
+    assert install.rows("SELECT state FROM outbox") == [("failed",)]
+
+
+async def test_the_connection_that_breaks_while_we_live_is_judged_alike(install: Install) -> None:
+    """DLV-07: accepted by the platform, the answer lost: no silent second copy."""
+    install.platform.fail("send", LOST_ANSWER)
+    async with install.start() as life:
+        await life.say("hi")
+        await life.settled(1)
+
+    assert install.platform.texts() == ["HI", f"{MARK}HI"]
+
+
+@pytest.mark.parametrize("written", [True, False])
+async def test_a_draft_left_in_the_chat_is_removed_before_the_answer_comes(install: Install, written: bool) -> None:
+    channel = FakeChannel("chat", platform=install.platform, can=("drafts",))
+    async with install.ledger() as ledger:
+        entry = await left(ledger)
+        ledger.draft(entry, await channel.open(chat("hi"), "half an ans"))
+        if written:
+            await replied(ledger, entry, "HI")
+    async with install.start(channel=channel) as life:
+        await life.settled(1)
+
+    assert install.platform.texts() == ["HI"]
+
+
+async def test_a_draft_that_nobody_can_remove_makes_the_answer_say_so(install: Install) -> None:
+    """Killed between the opening of a draft and the note of its id: part of the answer may stand in the chat."""
+    channel = FakeChannel("chat", platform=install.platform, can=("drafts",))
+    async with install.ledger() as ledger:
+        await ledger.drafting(await left(ledger), UNKNOWN_DRAFT)
+        await channel.open(chat("hi"), "half an ans")
+    async with install.start(channel=channel) as life:
+        await life.settled(1)
+
+    assert install.platform.texts() == ["half an ans", f"{MARK}HI"]
+
+
+async def test_pictures_of_a_local_client_are_not_kept_and_the_sender_is_told(install: Install) -> None:
+    picture = Media("image", "image/png", b"\x89PNG", "a.png")
+    async with install.ledger() as ledger:
+        await ledger.accept(replace(chat("what is this?"), media=(picture,)), Trust.OPERATOR)
+    async with install.start() as life:
+        await life.settled(1)
+
+    assert install.outcomes() == {"m1": "excused"}
+
+
+async def test_a_turn_that_had_spoken_is_excused_after_what_it_said(install: Install) -> None:
+    async with install.ledger() as ledger:
+        entry = await left(ledger)
+        first, _ = await ledger.outgoing(entry, ["said", "half said"], settles=None)
+        ledger.sent(first, "p1")
+    async with install.start() as life:
+        await life.settled(1)
+
+    texts = install.platform.texts()
+    assert texts[0] == "half said"
+    assert "send it again" in texts[1]
+    assert life.agent.started == []
+
+
+async def test_an_excuse_is_itself_sent_once(install: Install) -> None:
+    async with install.ledger() as ledger:
+        (row,) = await ledger.outgoing(await left(ledger), ["I was restarted"], settles="excused")
+        ledger.sent(row, "p1")
+    async with install.start() as life:
+        await life.settled(1)
+
+    assert install.platform.texts() == []
+    assert install.outcomes() == {"m1": "excused"}
+
+
+async def test_a_right_that_was_taken_away_is_not_found_again(install: Install) -> None:
+    """Trust is the lesser of what it was and what it is now; who is no longer allowed gets nothing."""
+    async with install.ledger() as ledger:
+        await left(ledger, id="m1", trust=Trust.GUEST)
+        await ledger.accept(chat("hi", "m2", "b", sender="2"), Trust.OPERATOR)
+        await ledger.accept(chat("hi", "m3", "c", sender="3"), Trust.OPERATOR)
+    seen: list[tuple[str, str]] = []
+
+    class Looking(FakeAgent):
+        async def run(self, turn: Turn, port: ReplyPort) -> TurnOutcome:
+            seen.append((turn.message.id, turn.trust))
+            return await super().run(turn, port)
+
+    async with install.start(Looking()) as life:
+        await life.settled(2)
+
+    assert sorted(seen) == [("m1", "guest"), ("m2", "guest")]
+    assert install.outcomes()["m3"] == "refused"
+
+
+async def test_a_message_of_a_channel_that_is_away_waits(install: Install) -> None:
+    async with install.ledger() as ledger:
+        await ledger.accept(replace(message("hi"), origin=LocalOrigin(Path("/x"))), Trust.OPERATOR)
+    async with install.start():
+        pass
+
+    assert install.outcomes() == {"m1": None}
+
+
+@covers("queue.waiting-is-kept")
+async def test_a_shutdown_leaves_what_runs_and_waits_to_the_next_start(
+    install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DLV-05: a stop of the daemon is not a stop by the owner."""
+    monkeypatch.setattr("fermix.gateway.gateway.DRAIN_S", 0.01)
+    held = asyncio.Event()
+
+    async def hangs(turn: Turn, port: ReplyPort) -> TurnOutcome:
+        held.set()
+        return await asyncio.get_running_loop().create_future()
+
+    async with install.start(FakeAgent(hangs)) as life:
+        for number in range(3):
+            await life.say(f"q{number}", f"m{number}")
+        await held.wait()
+    assert (life.agent.abandoned, install.outcomes()) == ([], dict.fromkeys(["m0", "m1", "m2"]))
+    async with install.start() as life:
+        await life.settled(3)
+
+    assert install.platform.texts() == ["Q0", "Q1", "Q2"]
+
+
+def _text(row: Outgoing) -> Text:
+    return Text(row.text, row.model)
