@@ -1,0 +1,132 @@
+"""The faults and rules of others that the gateway is held against, each in a few words of our own.
+
+A test shows one by naming its id in its docstring ("DLV-09: ..."). What stands in OPEN has no system yet; the reason
+says which. `tests/house/test_cases.py` fails when a case outside OPEN has no test, when one inside OPEN has one, and
+when a test names a case that nobody knows.
+"""
+
+from __future__ import annotations
+
+CASES = {
+    # Delivery: lost, doubled or misrouted
+    "DLV-01": "killed after the model answered and before the platform took the answer",
+    "DLV-02": "a handler that breaks before anything is written must not swallow the update",
+    "DLV-03": "an update that is offered again after a restart is known",
+    "DLV-05": "what waits behind a turn survives a reload in its order",
+    "DLV-06": "a platform hears 'received' only when the message is on disk",
+    "DLV-07": "a send whose answer is lost is no reason for a silent second one",
+    "DLV-09": "what a tool has already said is not repeated as the answer",
+    "DLV-10": "one message is never active and queued at once",
+    "DLV-11": "an old answer never comes out under a later message",
+    "DLV-13": "internal blocks never reach the chat, not even as an echo",
+    "DLV-14": "every attended turn ends with an answer, an honest failure or a named silence",
+    "DLV-15": "deliberate silence of a background poll is a success",
+    "DLV-17": "the first start of a polling channel does not replay its past",
+    "DLV-18": "what was written while we were down is answered, or told that it is too old",
+    "DLV-19": "one update that can never be read does not block the others",
+    # Queue, stop, steering
+    "QUE-01": "a stop is acknowledged at once in every phase, and nothing of the turn starts afterwards",
+    "QUE-02": "a stop of nothing does not arm itself for the next turn",
+    "QUE-03": "a denied aim is not asked for again and again, and a stop is seen meanwhile",
+    "QUE-05": "no two conversations ever share a key",
+    "QUE-06": "a steering message is applied once",
+    "QUE-07": "a turn that ends at once is no crash",
+    "QUE-09": "many thousands of chats leave nothing in memory",
+    # Secrets
+    "SEC-01": "no token in a log, trace or reply, whatever fails",
+    "SEC-02": "every form of a secret is known to the redactor",
+    "SEC-03": "an address with credentials is shown without them",
+    "SEC-05": "children see no keys",
+    "SEC-06": "a value with a line break defines no second variable",
+    "SEC-07": "two installs on one machine share no secret",
+    "SEC-09": "a locked keychain does not keep the daemon down",
+    "SEC-10": "a secret that cannot be read is an error that names its key",
+    # Voice
+    "VOX-01": "an interruption before the first sound cuts nothing",
+    "VOX-02": "a slow tool does not freeze a call",
+    "VOX-03": "a recoverable provider event does not end a call, and its cost is counted once",
+    "VOX-05": "a voice note over the cap is told, and caption and transcript are both kept",
+    "VOX-06": "the voice and its rules are those that were configured",
+    # Injection and memory
+    "INJ-01": "fetched text cannot pass for a notice of ours",
+    "INJ-02": "hidden text in a document reaches no command",
+    "INJ-03": "text from a document becomes no standing rule",
+    "INJ-05": "the model cannot write its own identity files",
+    "INJ-06": "what a guest tells does not enter the owner's memory",
+    "INJ-07": "a prompt shows every character of what it approves",
+    # Rules: who may reach us
+    "R-1": "an address proves nothing; every route wants a token",
+    "R-2": "host and origin are checked before anything changes state",
+    "R-3": "the local socket is private and knows its peer",
+    "R-4": "a setup token works once, for a while, and is never in a page",
+    "R-5": "a page sends no credentials to an address out of its own URL",
+    "R-6": "trust is computed once, here, and no payload can set it",
+    "R-7": "nobody creates what has more rights than himself",
+    "R-8": "secrets are compared in constant time, and against what is valid now",
+    "R-9": "history from outside holds user text only",
+    "R-10": "a webhook without a secret does not exist",
+    "R-11": "a webhook is judged cheap steps first, and parsed last",
+    "R-12": "a replay is known by the platform's own id, durably, before any effect",
+    "R-13": "whatever is kept per remote is bounded",
+    "R-14": "only ids that never change name a person",
+    "R-15": "an empty, missing or wildcard list means nobody",
+    "R-16": "every kind of inbound event passes the same check",
+    "R-17": "a private chat and a group are different, and keys are kept whole",
+    "R-18": "a sender whom the platform does not vouch for is a guest at most",
+    # Rules: rights, commands, approvals, files
+    "R-19": "rights are checked where the effect happens",
+    "R-20": "what is started on behalf of somebody has no right that he lacks",
+    "R-21": "a button carries an id that says nothing",
+    "R-22": "shell text is never judged; shell is unlimited or not given",
+    "R-23": "no interpreter or wrapper stands in an allow list",
+    "R-24": "patterns never unlock anything, and a guard that cannot run blocks",
+    "R-25": "what was approved is exactly what is done",
+    "R-26": "a prompt shows all of it or is refused",
+    "R-27": "an approval works once, for a minute, where it was asked, and not after a restart",
+    "R-28": "the risk of a tool is what our registry says",
+    "R-29": "one module opens files, and checks what it has opened",
+    "R-30": "a name from outside is data and never a path",
+}
+
+JOBS = "scheduled and background work comes later"
+PLATFORMS = "the adapters of the platforms come later"
+STEERING = "a running turn cannot be steered yet"
+CALLS = "voice calls come later"
+WEB = "the web page and webhook routes come later"
+FACTS = "remembered facts come later"
+UNTESTED = "its test is still missing"
+
+OPEN = {
+    "DLV-15": JOBS,
+    "DLV-17": PLATFORMS,
+    "DLV-19": UNTESTED,
+    "QUE-03": UNTESTED,
+    "QUE-06": STEERING,
+    "SEC-05": UNTESTED,
+    "VOX-01": CALLS,
+    "VOX-02": CALLS,
+    "VOX-03": CALLS,
+    "VOX-05": UNTESTED,
+    "VOX-06": CALLS,
+    "INJ-02": UNTESTED,
+    "INJ-03": FACTS,
+    "INJ-05": UNTESTED,
+    "INJ-06": FACTS,
+    "R-1": WEB,
+    "R-2": WEB,
+    "R-3": UNTESTED,
+    "R-4": WEB,
+    "R-5": WEB,
+    "R-8": WEB,
+    "R-9": UNTESTED,
+    "R-10": WEB,
+    "R-11": WEB,
+    "R-12": UNTESTED,
+    "R-17": UNTESTED,
+    "R-18": UNTESTED,
+    "R-22": UNTESTED,
+    "R-23": UNTESTED,
+    "R-24": UNTESTED,
+    "R-28": UNTESTED,
+    "R-30": UNTESTED,
+}
