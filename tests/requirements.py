@@ -435,7 +435,6 @@ OPEN = frozenset(
         "audio.fail.too-large",
         "audio.fail.other",
         "audio.fail.no-turn",
-        "audio.cap.default",
         "image.attached-as-image",
         "image.fail.no-degraded-turn",
         "image.fail.log-only",

@@ -11,12 +11,15 @@ from fermix.agent.sandbox.settings import SandboxSettings
 from fermix.channels.catalog import CHANNELS
 from fermix.config.load import load
 from fermix.config.model import Config
+from fermix.gateway.transcription import SECTION as TRANSCRIPTION
+from fermix.gateway.transcription import TranscriptionSettings
 from fermix.home import Home
 
 SECTIONS: Mapping[str, type[BaseModel]] = {
     **{spec.section: spec.settings for spec in PROVIDERS},
     **{spec.section: spec.settings for spec in CHANNELS},
     "sandbox": SandboxSettings,
+    TRANSCRIPTION: TranscriptionSettings,
 }
 SECRET_NAMES = tuple(spec.key_variable for spec in PROVIDERS if spec.key_variable is not None)
 
