@@ -83,7 +83,7 @@ class Message:
     media: tuple[Media, ...] = ()
     origin: LocalOrigin | None = None
     kind: InboundKind = "message"
-    private: bool = True
+    private: bool = False
     """Whether only the sender and the agent read this chat; unknown counts as shared."""
     album: str | None = None
     """The platform's id of the album this message is a part of."""

@@ -95,6 +95,7 @@ def to_message(
         received_at=received_at,
         media=tuple(item for item in media if item.kind == "image"),
         origin=origin,
+        private=True,
     )
 
 

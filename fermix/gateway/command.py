@@ -45,6 +45,7 @@ class CommandContext:
 
 
 RunCommand = Callable[[CommandContext], Awaitable[None]]
+Reach = Literal["conversation", "everything"]
 Who = Literal["anyone", "commanders", "operator"]
 
 
@@ -83,6 +84,19 @@ def why_refused(command: Command, sender: Authorization, message: Message) -> st
     if command.in_person and not is_attended(message):
         return f"/{command.name} is refused to a program that runs without a person; type it at your own terminal."
     return None
+
+
+def stop_reach(rest: str, sender: Authorization, message: Message) -> Reach | None:
+    """Say how far a `/stop` goes that this sender may run, None when more stands behind it than it takes.
+
+    The owner's ends everything, but at a local client only where it was typed unless it says "all"; anybody else's
+    ends that conversation alone.
+    """
+    word = rest.strip().lower()
+    if word not in ("", "all"):
+        return None
+    is_wide = word == "all" or message.origin is None
+    return "everything" if is_wide and sender.trust is Trust.OPERATOR else "conversation"
 
 
 def is_attended(message: Message) -> bool:

@@ -23,7 +23,7 @@ from fermix.events import Events, MessageReceived, MessageSettled, ServiceState,
 from fermix.gateway.answer import BROKEN, UNWRITTEN, Agent, Answer, TurnServices
 from fermix.gateway.authorize import Authorization, Authorizer, Denial
 from fermix.gateway.channel import Channel, StreamTier
-from fermix.gateway.command import Command, CommandContext, Conversations, is_attended, parse, why_refused
+from fermix.gateway.command import Command, CommandContext, Conversations, is_attended, parse, stop_reach, why_refused
 from fermix.gateway.ledger import Entry, Ledger, Outcome, Unfinished
 from fermix.gateway.queue import Lanes, Slot
 from fermix.gateway.recovery import Recovered, Step, plan, tidied
@@ -132,11 +132,12 @@ class Gateway:
         """Say up to which message each conversation was stopped, None for every one: an accepted stop holds."""
         stops: dict[ConversationKey | None, int] = {}
         for one in found:
-            command, sender = self._command_of(one.message), self._sender_now(one)
-            if command is None or command.name != "stop" or sender is None:
+            parsed, sender = parse(one.message.text, self._rooms.commands), self._sender_now(one)
+            if parsed is None or parsed[0].name != "stop" or sender is None:
                 continue
-            if why_refused(command, sender, one.message) is None:
-                stops[None if sender.trust is Trust.OPERATOR else one.message.key] = one.entry.id
+            reach = stop_reach(parsed[1], sender, one.message)
+            if reach is not None and why_refused(parsed[0], sender, one.message) is None:
+                stops[None if reach == "everything" else one.message.key] = one.entry.id
         return stops
 
     def _sender_now(self, found: Unfinished) -> Authorization | None:
@@ -144,7 +145,8 @@ class Gateway:
         verdict = self._rooms.authorizer.resolve(found.message)
         if isinstance(verdict, Denial):
             return None
-        return verdict if verdict.trust is found.trust else replace(verdict, trust=Trust.GUEST)
+        trust = verdict.trust if verdict.trust is found.trust else Trust.GUEST
+        return Authorization(trust, commands=verdict.commands and found.commands)
 
     def _take_up(self, found: Unfinished, channel: Channel) -> None:
         message, sender = found.message, self._sender_now(found)
@@ -183,7 +185,7 @@ class Gateway:
         self, message: Message, verdict: Authorization, channel: Channel, received: asyncio.Future[None]
     ) -> None:
         try:
-            entry = await self._rooms.ledger.accept(message, verdict.trust)
+            entry = await self._rooms.ledger.accept(message, verdict.trust, commands=verdict.commands)
         except Exception as error:  # the adapter's to handle: nothing was accepted
             self._judge_ledger(str(error) or type(error).__name__)
             if not received.done():

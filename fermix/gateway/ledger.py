@@ -34,7 +34,8 @@ PURGED_AT_ONCE = 20  # more than one accept adds, so that old rows never gather
 Row = tuple[SqlValue, ...]
 
 _ACCEPT = (
-    "INSERT INTO inbox (channel, message_id, trust, message_json, media, accepted_at) VALUES (?, ?, ?, ?, ?, ?)"
+    "INSERT INTO inbox (channel, message_id, trust, commands, message_json, media, accepted_at)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?)"
     " ON CONFLICT (channel, message_id) DO NOTHING RETURNING id"
 )
 _PURGE_KEY = "DELETE FROM inbox WHERE channel = ? AND message_id = ? AND accepted_at <= ? AND outcome IS NOT NULL"
@@ -45,7 +46,8 @@ _PURGE_OLD = (
 _OUTGOING = "INSERT INTO outbox (entry_id, key, text, model, settles, state) VALUES (?, ?, ?, ?, ?, ?) RETURNING id"
 # A delivered answer belongs into the history; the writer of the history may have died before it wrote it.
 _UNFINISHED = """
-SELECT id, trust, message_json, media, accepted_at, begun, effect, stopped, draft, answer, model, outcome FROM inbox
+SELECT id, trust, message_json, commands, media, accepted_at, begun, effect, stopped, draft, answer, model, outcome
+FROM inbox
 WHERE outcome IS NULL OR (
     outcome = 'answered'
     AND NOT EXISTS (SELECT 1 FROM messages WHERE ledger_id = inbox.id AND role = 'assistant'
@@ -80,13 +82,15 @@ class Outgoing:
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """A message without its last word, as a start finds it. `media` says that bytes came with it, which are not kept;
-    `begun` counts its turns; `outcome` is "answered" when only the history lacks the answer.
+    """A message without its last word, as a start finds it. `trust` and `commands` are what its sender was then;
+    `media` says that bytes came with it, which are not kept; `begun` counts its turns; `outcome` is "answered" when
+    only the history lacks the answer.
     """
 
     entry: Entry
     message: Message
     trust: Trust
+    commands: bool
     media: bool
     accepted_at: datetime
     begun: int
@@ -106,7 +110,9 @@ class Unfinished:
 
 _MESSAGE = TypeAdapter(Message)
 _UNFINISHED_ROW = TypeAdapter(Unfinished)
-_ROW_FIELDS = ("trust", "media", "accepted_at", "begun", "effect", "stopped", "draft", "answer", "model", "outcome")
+_ROW_FIELDS = (
+    "trust", "commands", "media", "accepted_at", "begun", "effect", "stopped", "draft", "answer", "model", "outcome",
+)  # fmt: skip
 _REPLY_FIELDS = ("id", "key", "text", "model", "settles", "state", "marked")
 
 
@@ -118,8 +124,8 @@ class Ledger:
         self._clock = clock
         self._seen = SeenKeys()
 
-    async def accept(self, message: Message, trust: Trust) -> Entry | None:
-        """Write a message down; None when it was accepted before, within a day.
+    async def accept(self, message: Message, trust: Trust, *, commands: bool = False) -> Entry | None:
+        """Write a message down; None when it was accepted before, within a day. `commands` as in `Authorization`.
 
         Key and row are one insert: when this raises, neither exists and the platform's retry is welcome.
         Raises: NeedsOperator or Unavailable when it cannot be written.
@@ -128,7 +134,7 @@ class Ledger:
         key = (message.channel, message.id)
         if self._seen.has(key, now):
             return None
-        row = (*key, trust.value, _encoded(message), bool(message.media), _stamp(now))
+        row = (*key, trust.value, commands, _encoded(message), bool(message.media), _stamp(now))
         oldest = _stamp(now - KEPT)
 
         def insert(connection: Connection) -> int | None:

@@ -35,6 +35,11 @@ def file(data: bytes, *, name: str | None = "note.txt", mime: str = "text/plain"
     return Media("file", mime, data, name)
 
 
+def test_what_is_typed_at_a_local_client_is_read_by_nobody_else() -> None:
+    """A channel says so itself: unknown counts as shared."""
+    assert message().private
+
+
 async def test_a_reply_reaches_its_session_whole_and_names_its_model() -> None:
     audience = Audience()
     sent = await LocalChannel(audience).send(message(), Text("Hello", "fake/model"), "k1")

@@ -22,7 +22,10 @@ from tests.fakes.clock import ManualClock
 from tests.fakes.platform import Platform
 from tests.fakes.policy import policy_in
 
-ACCESS = {"cli": Access(local=True), "chat": Access(local=False, owner="1", listed=frozenset({"2"}))}
+ACCESS = {
+    "cli": Access(local=True),
+    "chat": Access(local=False, owner="1", listed=frozenset({"2", "4"}), commanders=frozenset({"4"})),
+}
 
 
 @dataclass

@@ -17,6 +17,7 @@ from fermix.clock import Clock, SystemClock
 from fermix.events import EventQueue, Events, MessageReceived, MessageSettled
 from fermix.gateway import Access, Authorizer, Gateway, Ledger, Rooms
 from fermix.gateway.commands.catalog import COMMANDS
+from fermix.gateway.commands.stop import USAGE
 from fermix.gateway.gateway import BROKEN, EMPTY, RESTARTING
 from fermix.message import ConversationKey
 from fermix.store import Database
@@ -189,13 +190,14 @@ async def test_stop_is_answered_at_once_and_ends_the_turn_and_what_waits() -> No
 
 
 @asynccontextmanager
-async def two_busy_chats() -> AsyncGenerator[House]:
+async def two_busy_chats(*, local: bool = False) -> AsyncGenerator[House]:
     """A turn runs and a message waits in each of two chats; sender 2 may run commands, sender 1 is the owner."""
+    sender = None if local else "1"
     gate = Gate()
     async with house(FakeAgent(gate)) as rooms:
         for chat in ("a", "b"):
             for place in ("runs", "waits"):
-                await rooms.say(place, id=f"{place} in {chat}", chat=chat, sender="1")
+                await rooms.say(place, id=f"{place} in {chat}", chat=chat, sender=sender)
         async with asyncio.timeout(5):
             while len(rooms.agent.started) < 2:
                 await asyncio.sleep(0)
@@ -227,6 +229,31 @@ async def test_a_stop_of_somebody_else_ends_only_that_conversation() -> None:
         assert rooms.agent.abandoned == [("runs in a", "Cancelled")]
 
 
+IN_A = frozenset({"runs in a", "waits in a"})
+IN_BOTH = IN_A | {"runs in b", "waits in b"}
+
+
+@pytest.mark.parametrize(
+    ("text", "sender", "said", "ended"),
+    [
+        ("/stop", None, "Stopped. 1 waiting message was dropped.", IN_A),
+        ("/stop all", None, "2 turns ended. 2 waiting messages were dropped.", IN_BOTH),
+        ("/stop ALL ", "1", "2 turns ended. 2 waiting messages were dropped.", IN_BOTH),
+        ("/stop all", "2", "Stopped. 1 waiting message was dropped.", IN_A),
+        ("/stop now", "1", USAGE, frozenset[str]()),
+    ],
+    ids=["local", "local, all", "owner, all", "commander, all", "more than it takes"],
+)  # fmt: skip
+async def test_how_far_a_stop_goes(text: str, sender: str | None, said: str, ended: frozenset[str]) -> None:
+    """Issue 3: at a local client it ends that conversation, with `all` everything; nobody else reaches further."""
+    async with two_busy_chats(local=sender is None) as rooms:
+        await rooms.say(text, id="stop", chat="a", sender=sender)
+
+        outcomes = {event.message_id: event.outcome for event in await rooms.settled(1 + len(ended))}
+        assert rooms.channel.sent[0] == ("stop", said)
+        assert outcomes == {"stop": "handled", **dict.fromkeys(ended, "cancelled")}
+
+
 async def test_a_guest_without_commands_stops_nothing() -> None:
     async with two_busy_chats() as rooms:
         await rooms.say("/stop", id="stop", chat="a", sender="3")
@@ -252,7 +279,7 @@ async def test_a_stop_on_an_idle_conversation_does_not_arm_itself() -> None:
         await rooms.say("/stop", id="m1")
         await rooms.say("hi", id="m2")
 
-        assert await rooms.channel.wait_for(2) == [("m1", "Nothing is running."), ("m2", "HI")]
+        assert await rooms.channel.wait_for(2) == [("m1", "Nothing is running here."), ("m2", "HI")]
 
 
 async def test_a_message_after_a_stop_is_not_stopped() -> None:

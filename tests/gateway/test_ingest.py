@@ -66,7 +66,7 @@ async def test_what_cannot_be_written_is_not_acknowledged_and_the_retry_runs(
 ) -> None:
     """DLV-02: an error on the way in leaves the message eligible."""
 
-    async def full(*_: object) -> None:
+    async def full(*_: object, **__: object) -> None:
         raise NeedsOperator("the disk is full", advice="free some space")
 
     async with install.start() as life:
@@ -84,7 +84,7 @@ async def test_what_cannot_be_written_is_not_acknowledged_and_the_retry_runs(
 async def test_a_bug_on_the_way_in_reaches_the_adapter_and_no_other_message(
     install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def broken(*_: object) -> None:
+    async def broken(*_: object, **__: object) -> None:
         raise RuntimeError("bug")
 
     async with install.start() as life:
@@ -283,7 +283,7 @@ async def test_who_watches_is_told_when_nothing_can_be_taken_and_when_it_can_aga
 ) -> None:
     """The product refuses messages on a full disk; `fermix status` must not call that ready."""
 
-    async def full(*_: object) -> None:
+    async def full(*_: object, **__: object) -> None:
         raise NeedsOperator("the disk is full", advice="free some space")
 
     async with install.start() as life:

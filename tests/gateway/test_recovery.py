@@ -26,7 +26,7 @@ def chat(text: str, id: str = "m1", room: str = "chat", sender: str = "1") -> Me
 
 
 async def left(ledger: Ledger, text: str = "hi", id: str = "m1", trust: Trust = Trust.OPERATOR) -> Entry:
-    entry = await ledger.accept(chat(text, id), trust)
+    entry = await ledger.accept(chat(text, id), trust, commands=trust is Trust.OPERATOR)
     assert entry is not None
     return entry
 
@@ -134,16 +134,51 @@ async def test_a_stop_that_was_accepted_still_holds(install: Install) -> None:
     assert install.outcomes() == {"m1": "stopped", "m2": "excused", "m3": "answered"}
 
 
-@pytest.mark.parametrize(("sender", "ends"), [("1", "stopped"), ("2", "answered")])
-async def test_an_accepted_stop_holds_as_far_as_its_sender_may_stop(install: Install, sender: str, ends: str) -> None:
-    """The owner's stop holds everywhere; a guest who may not stop anything stops nothing."""
+def typed(text: str, id: str = "m2") -> Message:
+    """What the owner types at a local client."""
+    return message(text, id=id, chat="elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("stop", "then", "ends"),
+    [
+        (chat("/stop", "m2", "elsewhere", "1"), (Trust.OPERATOR, True), "stopped"),
+        (chat("/stop now", "m2", "elsewhere", "1"), (Trust.OPERATOR, True), "answered"),
+        (chat("/stop", "m2", "elsewhere", "2"), (Trust.GUEST, True), "answered"),
+        (chat("/stop all", "m2", "elsewhere", "4"), (Trust.GUEST, True), "answered"),
+        (chat("/stop", "m2", "chat", "4"), (Trust.GUEST, True), "stopped"),
+        (chat("/stop", "m2", "chat", "4"), (Trust.GUEST, False), "answered"),
+        (chat("/stop", "m2", "elsewhere", "1"), (Trust.GUEST, True), "answered"),
+        (chat("/stop", "m2", "chat", "1"), (Trust.GUEST, False), "answered"),
+    ],
+    ids=["owner", "written wrong", "commander, all", "commander elsewhere", "commander here",
+         "not a commander then", "only a guest then, elsewhere", "no commands then"],
+)  # fmt: skip
+async def test_an_accepted_stop_holds_as_far_as_its_sender_may_stop(
+    install: Install, stop: Message, then: tuple[Trust, bool], ends: str
+) -> None:
+    """Issue 3, step 7 and the ledger: what counts is the lesser of what its sender might do then and may do now."""
+    trust, commands = then
     async with install.ledger() as ledger:
         await left(ledger, "long", "m1")
-        await ledger.accept(chat("/stop", "m2", "elsewhere", sender), Trust.OPERATOR if sender == "1" else Trust.GUEST)
+        await ledger.accept(stop, trust, commands=commands)
     async with install.start() as life:
         await life.settled(2)
 
     assert install.outcomes() == {"m1": ends, "m2": "excused"}
+
+
+@pytest.mark.parametrize(("text", "ends"), [("/stop", "answered"), ("/stop all", "stopped")])
+async def test_a_local_stop_that_was_accepted_reaches_beyond_its_conversation_only_when_it_says_so(
+    install: Install, text: str, ends: str
+) -> None:
+    async with install.ledger() as ledger:
+        await left(ledger, "long", "m1")
+        await ledger.accept(typed(text), Trust.OPERATOR, commands=True)
+    async with install.start() as life:
+        await life.settled(1)
+
+    assert install.outcomes() == {"m1": ends, "m2": None}
 
 
 async def test_a_stopped_turn_does_not_run_again(install: Install) -> None:

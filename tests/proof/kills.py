@@ -54,7 +54,7 @@ SCENE = (
     Said("a3", "a", "hello four", (f"answer to hello four{LENGTH}",)),
     Said("b2", "b", "/whoami", ("You are `cli` on `cli` (operator).",), command=True),
     Said("c1", "c", "slow five", ("",)),
-    Said("c2", "c", "/stop", ("Stopped.", "Nothing is running."), command=True),
+    Said("c2", "c", "/stop", ("Stopped.", "Nothing is running here."), command=True),
     Said("c3", "c", "hello six", (f"answer to hello six{LENGTH}",)),
 )
 

@@ -92,6 +92,16 @@ async def test_running_turn_is_stopped(stage: OpenApp, way: str):
         assert len(on.daemon.sent("message.send")) == 1
 
 
+async def test_stop_all_goes_to_the_gateway_like_every_command(stage: OpenApp):
+    """Issue 3: `/stop all` reaches beyond this conversation, which only the gateway can."""
+    async with stage() as on:
+        await on.pilot.press(*"/stop all", "enter")
+        asked = await on.daemon.wait_for("message.send")
+
+        assert asked["text"] == "/stop all"
+        assert not on.daemon.sent("turn.stop")
+
+
 async def test_tool_call_is_a_card_that_shows_its_result_on_demand(stage: OpenApp):
     """Issue 2: tool calls shown as cards while they run."""
     async with stage() as on:

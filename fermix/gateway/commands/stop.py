@@ -1,17 +1,22 @@
-"""`/stop`: the owner ends everything that runs or waits, in every conversation; others end only their own.
+"""`/stop`: end what runs and waits, here or everywhere; `stop_reach` decides how far.
 
 What arrives after it is not stopped: the command's place in its lane is the border.
 """
 
 from __future__ import annotations
 
-from fermix.gateway.command import Command, CommandContext
-from fermix.trust import Trust
+from fermix.gateway.command import Command, CommandContext, stop_reach
+
+USAGE = "Write `/stop` to end what runs here, or `/stop all` to end what runs in every conversation."
 
 
 async def _run(context: CommandContext) -> None:
     lanes, key = context.lanes, context.message.key
-    everything = context.sender.trust is Trust.OPERATOR
+    reach = stop_reach(context.rest, context.sender, context.message)
+    if reach is None:
+        await context.replier.tell(USAGE)
+        return
+    everything = reach == "everything"
     stopped, dropped = lanes.stop_all(before=context.slot) if everything else lanes.stop(key, before=context.slot)
     if not stopped and not dropped:
         await context.replier.tell("Nothing is running." if everything else "Nothing is running here.")
@@ -21,4 +26,6 @@ async def _run(context: CommandContext) -> None:
     await context.replier.tell(f"{ended}.{waiting}")
 
 
-COMMAND = Command("stop", "stop everything that is running", "commanders", _run, in_person=True)
+COMMAND = Command(
+    "stop", "end what is running; `/stop all` ends it in every conversation", "commanders", _run, in_person=True
+)

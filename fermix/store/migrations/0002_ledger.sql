@@ -6,6 +6,7 @@ CREATE TABLE inbox (
     channel      TEXT NOT NULL,
     message_id   TEXT NOT NULL,
     trust        TEXT NOT NULL CHECK (trust IN ('operator', 'guest')),
+    commands     INTEGER NOT NULL,
     message_json TEXT NOT NULL,
     media        INTEGER NOT NULL,
     accepted_at  TEXT NOT NULL,
