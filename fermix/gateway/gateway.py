@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
 from fermix.agent.approvals import Approvals, Origin, Seam
+from fermix.agent.model import valid_text
 from fermix.agent.sandbox import Policy
 from fermix.agent.turn import Turn
 from fermix.clock import Clock
@@ -37,7 +38,7 @@ EMPTY = "Your message looks empty — send some text or media I can read."
 RESTARTING = "I'm restarting — please send your message again in a moment."
 FULL = "Too many messages wait for me here. Please send this one again when I have answered some of them."
 NO_REQUEST = frozenset({"reaction", "join"})  # authorized like all, but nothing is asked of us
-REQUIRED = ("id", "channel", "chat_id", "reply_target")
+REQUIRED = ("id", "channel", "chat_id", "reply_target", "thread")
 DRAIN_S = 6.0  # running turns may end by themselves before a shutdown leaves them; the whole shutdown has 10 s
 
 
@@ -96,8 +97,8 @@ class Gateway:
 
         Raises: NeedsOperator or Unavailable when it cannot be written down; then the platform must send it again.
         """
-        if (missing := _missing_field(message)) is not None:
-            log.error("message dropped: field %s is missing (channel %r)", missing, message.channel)
+        if (problem := _problem_of(message)) is not None:
+            log.error("message dropped: %s (channel %r)", problem, message.channel)
             return
         verdict = self._rooms.authorizer.resolve(message)
         if isinstance(verdict, Denial):
@@ -306,6 +307,12 @@ class Gateway:
             self.lanes.leave_all()
 
 
-def _missing_field(message: Message) -> str | None:
-    """Name the first required field that is blank; content may be."""
-    return next((name for name in REQUIRED if not str(getattr(message, name)).strip()), None)
+def _problem_of(message: Message) -> str | None:
+    """Name the first required field that is blank, or that no disk and no wire can hold; content may be both."""
+    for name in REQUIRED:
+        text = str(getattr(message, name))
+        if not text.strip():
+            return f"field {name} is missing"
+        if valid_text(text) != text:
+            return f"field {name} holds half a character"
+    return None

@@ -17,6 +17,7 @@ from typing import Literal
 
 from pydantic import TypeAdapter
 
+from fermix.agent.model import valid_text
 from fermix.clock import Clock
 from fermix.gateway.idempotency import KEPT, SeenKeys
 from fermix.message import Message
@@ -191,14 +192,15 @@ class Ledger:
     ) -> tuple[Outgoing, ...]:
         """Write a reply down before it is sent, all its parts at once; the first one counts as on its way.
 
-        `answer` is the whole text of what the agent said. Raises as `accept` does.
+        `answer` is the whole text of what the agent said. Half characters are replaced. Raises as `accept` does.
         """
 
         def insert(connection: Connection) -> tuple[Outgoing, ...]:
             if answer is not None:
-                connection.execute("UPDATE inbox SET answer = ?, model = ? WHERE id = ?", (answer, model, entry.id))
+                whole = valid_text(answer)
+                connection.execute("UPDATE inbox SET answer = ?, model = ? WHERE id = ?", (whole, model, entry.id))
             parts: list[Outgoing] = []
-            for text in texts:
+            for text in map(valid_text, texts):
                 state: State = "unsent" if parts else "in_flight"
                 key = uuid.uuid4().hex
                 (number,) = connection.execute(_OUTGOING, (entry.id, key, text, model, settles, state)).fetchone()
