@@ -25,7 +25,7 @@ from fermix.daemon.socket import Call, RequestError, check_protocol
 from fermix.gateway import Channel, Gateway
 from fermix.home import Home
 from fermix.message import PICTURE_TYPES, ROOT_THREAD, ConversationKey, LocalOrigin, Media
-from fermix.native.peer import is_attended
+from fermix.native.peer import Peer, is_attended
 from fermix.protocol.frames import encode
 from fermix.protocol.methods import (
     MAX_LINE_BYTES,
@@ -119,7 +119,7 @@ class Answers:
         method = self._methods.get(call.method)
         if method is None:
             raise RequestError(Code.METHOD_NOT_FOUND, f"there is no method {call.method!r}")
-        if call.method in IN_PERSON and not await self._is_attended(call):
+        if call.method in IN_PERSON and not await self._rooms.workers.run(_is_attended, call.client.peer):
             problem = f"{call.method} is refused to a program that runs without a person; use your own terminal"
             raise RequestError(Code.REFUSED, problem)
         return await method(call)
@@ -148,7 +148,7 @@ class Answers:
             message_id=wish["id"],
             session=wish["session"],
             text=wish["text"],
-            origin=await self._origin(call, wish.get("cwd")),
+            origin=await self._rooms.workers.run(_origin, call.client.peer, wish.get("cwd")),
             media=media,
             received_at=self._rooms.clock.now(),
         )
@@ -167,14 +167,6 @@ class Answers:
                 for descriptor, name in zip(files, names, strict=True)
             ]
         )
-
-    async def _origin(self, call: Call, cwd: str | None) -> LocalOrigin:
-        directory = await self._rooms.workers.run(local.request_directory, cwd, _is_folder)
-        return LocalOrigin(directory, attended=await self._is_attended(call))
-
-    async def _is_attended(self, call: Call) -> bool:
-        """Judged anew for each request: a program can confine itself after it has connected."""
-        return await self._rooms.workers.run(is_attended, call.client.peer, os.getpid())
 
     async def _stop_turn(self, call: Call) -> Result:
         wish = checked(_STOP, call.params)
@@ -266,6 +258,15 @@ def _taken(waiting: deque[int]) -> Generator[Sequence[int]]:
     finally:
         for descriptor in files:
             os.close(descriptor)
+
+
+def _origin(peer: Peer, cwd: str | None) -> LocalOrigin:
+    return LocalOrigin(local.request_directory(cwd, _is_folder), attended=_is_attended(peer))
+
+
+def _is_attended(peer: Peer) -> bool:
+    """Judged anew for each request: a program can confine itself after it has connected."""
+    return is_attended(peer, os.getpid())
 
 
 def _is_folder(path: Path) -> bool:

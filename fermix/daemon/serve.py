@@ -85,7 +85,7 @@ async def serve(start: Start) -> None:
         conversations = await house.enter_async_context(Conversations.open(database, clock, events))
         audience = Audience(house.enter_context(events.subscribe(WATCHER_EVENTS)))
         health = HealthBoard(home, clock, house.enter_context(events.subscribe(WATCHER_EVENTS)))
-        traces = TraceWriter(events, config.trace_folder, workers, content=config.core.traces.content)
+        traces = TraceWriter(events, clock, config.trace_folder, workers, content=config.core.traces.content)
         watchers = [traces, audience, health, ContentCheck(database)]
         await house.enter_async_context(Supervisor(watchers, OURS, events, clock))
         embedded = _embedded(start, events, clock)

@@ -74,6 +74,7 @@ class Client:
         self.sessions: frozenset[str] | None = frozenset()
         self.services = False
         self._socket = connection
+        self._fresh: list[bytes] = []
         self._pending: deque[bytes] = deque()
         self._pending_bytes = 0
         self._writable = asyncio.Event()
@@ -95,15 +96,14 @@ class Client:
         self.send({"jsonrpc": "2.0", "method": event, "params": dict(params)})
 
     def send(self, message: Mapping[str, object]) -> None:
-        """Write what the kernel takes now and keep the rest; never blocks."""
-        line = encode(message)
-        if not self._pending:
-            line = self._write(line)
-        if not line or self.lost:
+        """Take one line; never blocks. What one round of the loop has to say leaves together."""
+        if self.lost:
             return
-        self._pending.append(line)
+        if not self._fresh:
+            asyncio.get_running_loop().call_soon(self._flush)
+        line = encode(message)
+        self._fresh.append(line)
         self._pending_bytes += len(line)
-        self._writable.set()
         if self._pending_bytes > HARD_PENDING_BYTES:
             log.warning("client %s stopped reading and is dropped", self.name or self.id)
             self.close()
@@ -121,19 +121,32 @@ class Client:
             await self._writable.wait()
 
     def close(self) -> None:
+        self._flush()
         self.lost = True
         self._writable.set()
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
-    def _write(self, line: bytes) -> bytes:
+    def _flush(self) -> None:
+        """Write what the kernel takes now and keep the rest."""
+        lines = b"".join(self._fresh)
+        self._fresh.clear()
+        if lines and not self._pending:
+            lines = self._write(lines)
+        if lines and not self.lost:
+            self._pending.append(lines)
+            self._writable.set()
+
+    def _write(self, lines: bytes) -> bytes:
         try:
-            return line[self._socket.send(line) :]
+            taken = self._socket.send(lines)
         except BlockingIOError:
-            return line
+            return lines
         except OSError:
             self.close()
             return b""
+        self._pending_bytes -= taken
+        return lines[taken:]
 
 
 class SocketServer:
@@ -260,13 +273,13 @@ async def _accept(listener: socket.socket) -> socket.socket:
 
 
 async def _readable(connection: socket.socket) -> None:
-    loop = asyncio.get_running_loop()
+    loop, number = asyncio.get_running_loop(), connection.fileno()
     ready = asyncio.Event()
-    loop.add_reader(connection, ready.set)
+    loop.add_reader(number, ready.set)
     try:
         await ready.wait()
     finally:
-        loop.remove_reader(connection)
+        loop.remove_reader(number)
 
 
 @contextmanager

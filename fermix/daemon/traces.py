@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias, cast
 
 from fermix import events as happened
+from fermix.clock import Clock
 from fermix.config.secrets import redact
 from fermix.events import Event, EventQueue, Events, Recorded, preview
 from fermix.home import AGENT_ID, PRIVATE_DIR, PRIVATE_FILE
@@ -30,6 +31,7 @@ log = logging.getLogger(__name__)
 Kind: TypeAlias = Literal["llm_call", "tool_exec", "agent_event", "channel_msg", "error"]
 Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | None"
 
+GATHER_S = 0.2  # a turn's events come within moments of each other; one visit to the disk does for them
 QUEUE_EVENTS = 5_000  # a burst of this many waits for the disk; past it the oldest are lost and counted
 
 
@@ -38,8 +40,9 @@ class TraceWriter:
 
     name = "traces"
 
-    def __init__(self, events: Events, folder: Path, workers: Workers, *, content: bool) -> None:
+    def __init__(self, events: Events, clock: Clock, folder: Path, workers: Workers, *, content: bool) -> None:
         self._events = events
+        self._clock = clock
         self._folder = folder
         self._workers = workers
         self._content = content
@@ -53,7 +56,9 @@ class TraceWriter:
             started()
             try:
                 while True:
-                    self._waiting.extend([await queue.get(), *queue.drain()])
+                    self._waiting.append(await queue.get())
+                    await self._clock.sleep(GATHER_S)
+                    self._waiting.extend(queue.drain())
                     self._count_dropped(queue)
                     await self._workers.run(self._flush)
             finally:

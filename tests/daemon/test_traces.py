@@ -80,7 +80,7 @@ async def tracing(folder: Path, *, content: bool = False) -> AsyncGenerator[Even
     """Everything emitted inside is on disk afterwards, as at the end of the daemon."""
     events, workers, up = Events(Noon()), Workers(), asyncio.Event()
     async with asyncio.timeout(5), asyncio.TaskGroup() as group:
-        writer = group.create_task(TraceWriter(events, folder, workers, content=content).run(up.set))
+        writer = group.create_task(TraceWriter(events, Noon(), folder, workers, content=content).run(up.set))
         await up.wait()
         yield events
         writer.cancel()
@@ -188,7 +188,7 @@ async def test_folder_that_cannot_be_written_is_said_once_and_stops_nothing(
 
 def test_writing_resumes_when_the_disk_is_back(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     folder = tmp_path / "traces"
-    writer = TraceWriter(Events(Noon()), folder, Workers(), content=False)
+    writer = TraceWriter(Events(Noon()), Noon(), folder, Workers(), content=False)
     line = {folder / "2026-11-30" / "error.jsonl": ["{}\n"]}
 
     folder.write_text("in the way", encoding="utf-8")
