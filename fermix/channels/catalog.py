@@ -33,3 +33,8 @@ def stream_tiers(config: Config) -> dict[str, StreamTier]:
         if (tier := spec.streaming(config)) is not None:
             found[spec.name] = tier
     return found
+
+
+def album_times(config: Config) -> dict[str, float]:
+    """Return how many seconds each channel's albums wait for their next part."""
+    return {spec.name: spec.album_quiet_s(config) for spec in CHANNELS}

@@ -170,12 +170,12 @@ class Ledger:
         """Remember the draft that stands in the chat, None when it is gone or sealed."""
         self._post("UPDATE inbox SET draft = ? WHERE id = ?", platform_id, entry.id)
 
-    def merge(self, entry: Entry, message: Message, parts: Sequence[Entry]) -> None:
+    def merge(self, entry: Entry, message: Message, trust: Trust, parts: Sequence[Entry]) -> None:
         """Let one row carry a whole album, and end the rows of its other parts with it, in one transaction."""
-        encoded = _encoded(message)
+        carried = (trust.value, _encoded(message), entry.id)
 
         def update(connection: Connection) -> None:
-            connection.execute("UPDATE inbox SET message_json = ? WHERE id = ?", (encoded, entry.id))
+            connection.execute("UPDATE inbox SET trust = ?, message_json = ? WHERE id = ?", carried)
             ended = [(part.id,) for part in parts]
             connection.executemany("UPDATE inbox SET outcome = 'handled' WHERE id = ?", ended)
 

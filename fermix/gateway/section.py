@@ -1,6 +1,6 @@
 """The section `[fermix_channels.<name>]` of a channel: what all have in common, and whom it lets in.
 
-A channel's room declares its settings as one of the two classes below and a `ChannelSpec`. Only the platform's
+A channel's room declares its settings from the classes below and a `ChannelSpec`. Only the platform's
 immutable ids count: a name, a wildcard or any other text in a list means nobody, and the log says so.
 """
 
@@ -18,6 +18,8 @@ from fermix.gateway.authorize import Access
 from fermix.gateway.channel import StreamTier
 
 log = logging.getLogger(__name__)
+
+MOST_DEBOUNCE_MS = 60_000  # a typing error must not hold messages for hours
 
 
 def _trimmed(value: object) -> object:
@@ -56,6 +58,11 @@ class ChannelSettings(Settings):
         entries = {text for text in self.listed if text}
         return self.explicit_owner or (next(iter(entries)) if len(entries) == 1 else None)
 
+    @property
+    def album_quiet_s(self) -> float:
+        """How long an album waits for its next part, 0 where the platform sends it as one message."""
+        return 0.0
+
 
 class UserSettings(ChannelSettings):
     """For platforms that call their senders users."""
@@ -77,6 +84,17 @@ class SenderSettings(ChannelSettings):
     @property
     def listed(self) -> tuple[str, ...]:
         return self.allowed_sender_ids
+
+
+class AlbumSettings(ChannelSettings):
+    """For platforms that send each picture of an album as a message of its own."""
+
+    album_debounce_ms: int = Field(default=3000, le=MOST_DEBOUNCE_MS)
+    """How long an album waits for its next part; 0 or less answers each part alone."""
+
+    @property
+    def album_quiet_s(self) -> float:
+        return max(self.album_debounce_ms, 0) / 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +124,9 @@ class ChannelSpec:
 
     def streaming(self, config: Config) -> StreamTier | None:
         return config.section(self.section, self.settings).streaming
+
+    def album_quiet_s(self, config: Config) -> float:
+        return config.section(self.section, self.settings).album_quiet_s
 
     def _ids(self, *stated: str | None) -> frozenset[str]:
         texts = frozenset(text for text in stated if text)

@@ -189,11 +189,11 @@ async def test_an_album_becomes_one_row(disk: Disk) -> None:
     async with disk.open() as ledger:
         first, second = [await accepted(ledger, message("", id=id)) for id in ("m1", "m2")]
         merged = message("two pictures", id="m1")
-        ledger.merge(first, merged, [second])
+        ledger.merge(first, merged, Trust.GUEST, [second])
     async with disk.open() as ledger:
         (found,) = await ledger.unfinished()
 
-    assert (found.entry, found.message) == (first, merged)
+    assert (found.entry, found.message, found.trust) == (first, merged, Trust.GUEST)
 
 
 async def test_a_row_that_cannot_be_read_is_given_up_and_keeps_no_other_from_its_turn(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from fermix.gateway.section import ChannelSpec, UserSettings
+from fermix.gateway.section import AlbumSettings, ChannelSpec, UserSettings
 
 
-class TelegramSettings(UserSettings):
+class TelegramSettings(UserSettings, AlbumSettings):
     """`[fermix_channels.telegram]`. A username can be given up and taken by somebody else; the number stays."""
 
 

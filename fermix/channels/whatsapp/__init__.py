@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from fermix.gateway.section import ChannelSpec, SenderSettings
+from fermix.gateway.section import AlbumSettings, ChannelSpec, SenderSettings
 
 
-class WhatsAppSettings(SenderSettings):
+class WhatsAppSettings(SenderSettings, AlbumSettings):
     """`[fermix_channels.whatsapp]`. The id is the platform's `wa_id`: the number with its country, digits only."""
 
 
