@@ -158,6 +158,7 @@ class Gateway:
         step = plan(found, command=self._command_of(message) is not None, now=self._rooms.clock.now())
         log.info("message %d of an earlier start: %s", found.entry.id, step)
         accepted = self._admit(message, sender, found.entry, channel)
+        accepted.slot.promised = True
         self._start(self._resume(accepted, found, step, channel), message)
 
     async def _resume(self, accepted: Accepted, found: Unfinished, step: Step, channel: Channel) -> None:

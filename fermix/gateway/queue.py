@@ -42,11 +42,12 @@ class Work(Protocol):
 
 
 class Slot:
-    """A place in a lane."""
+    """A place in a lane. `promised`: an earlier process took the message, so a full lane refuses it no more."""
 
     def __init__(self, lane: Lane, message_id: str) -> None:
         self.message_id = message_id
         self.stopped = False
+        self.promised = False
         self.work: Work | None = None
         self.size_bytes = 0
         self.decided = asyncio.Event()
@@ -57,7 +58,7 @@ class Slot:
 
         False, and nothing taken, when too much waits here already.
         """
-        if not self.stopped and not self._lane.admits(self, size_bytes):
+        if not (self.stopped or self.promised or self._lane.admits(self, size_bytes)):
             return False
         self.size_bytes = size_bytes
         self.put(work)
