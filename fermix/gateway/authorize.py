@@ -21,6 +21,7 @@ from typing import Literal
 
 from fermix.message import Message
 from fermix.trust import Trust
+from fermix.visible import spelled
 
 REMEMBERED = 10  # denied senders of one channel; a busy stranger cannot push out those of another channel
 SHOWN_CHARS = 100
@@ -105,6 +106,19 @@ class Authorizer:
         rows[sender] = Denied(message.channel, sender, message.sender.name[:SHOWN_CHARS], message.received_at, times)
         if len(rows) > REMEMBERED:
             rows.popitem(last=False)
+
+
+def described(message: Message) -> str:
+    """Name a sender in one line of the log. What strangers call themselves is spelled out and cut."""
+    sender = message.sender
+    return (
+        f"sender {_quoted(sender.id)} named {_quoted(sender.name)} in chat {_quoted(message.chat_id)} "
+        f"on channel {_quoted(message.channel)}"
+    )
+
+
+def _quoted(text: str | None) -> str:
+    return repr(text if text is None else spelled(text[:SHOWN_CHARS]))
 
 
 def _judge(access: Access, sender: str) -> Authorization | Denial:

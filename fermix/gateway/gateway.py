@@ -22,7 +22,7 @@ from fermix.agent.turn import Turn
 from fermix.clock import Clock
 from fermix.events import Events, MessageReceived, MessageSettled, ServiceState, preview
 from fermix.gateway.answer import BROKEN, UNWRITTEN, Agent, Answer, TurnServices
-from fermix.gateway.authorize import Authorization, Authorizer, Denial
+from fermix.gateway.authorize import Authorization, Authorizer, Denial, described
 from fermix.gateway.channel import Channel, StreamTier
 from fermix.gateway.command import Command, CommandContext, Conversations, is_attended, parse, stop_reach, why_refused
 from fermix.gateway.ledger import Entry, Ledger, Outcome, Unfinished
@@ -102,10 +102,7 @@ class Gateway:
             return
         verdict = self._rooms.authorizer.resolve(message)
         if isinstance(verdict, Denial):
-            log.warning(
-                "denied (%s): sender %r named %r in chat %r on channel %r",
-                verdict.reason, message.sender.id, message.sender.name, message.chat_id, message.channel,
-            )  # fmt: skip
+            log.warning("denied (%s): %s", verdict.reason, described(message))
             return
         if message.kind in NO_REQUEST:
             return

@@ -74,6 +74,7 @@ class Install:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.clock = ManualClock(moves_itself=True)
+        self.access = ACCESS
         self.platform = Platform(clock=self.clock)
 
     @asynccontextmanager
@@ -91,7 +92,15 @@ class Install:
             with events.subscribe(100_000) as news, policy_in(self.path.parent, self.clock) as policy:
                 approvals = Approvals(self.clock)
                 rooms = Rooms(
-                    agent, Authorizer(ACCESS), ledger, conversations, policy, approvals, COMMANDS, events, self.clock
+                    agent,
+                    Authorizer(self.access),
+                    ledger,
+                    conversations,
+                    policy,
+                    approvals,
+                    COMMANDS,
+                    events,
+                    self.clock,
                 )
                 async with Gateway.open(rooms) as gateway:
                     await gateway.recover({channel.name: channel})

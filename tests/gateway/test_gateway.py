@@ -120,7 +120,7 @@ async def test_a_stranger_reaches_nothing(caplog: pytest.LogCaptureFixture) -> N
         assert rooms.news.drain() == []
         assert (rooms.channel.sent, rooms.agent.started) == ([], [])
         assert len(caplog.records) == 1
-        assert "evil\\nid" in caplog.text
+        assert "evil⟨U+000A⟩id" in caplog.text
 
 
 @covers("ingress.required-fields", "ingress.invalid.dropped")
