@@ -11,6 +11,7 @@ from fermix.agent.sandbox.settings import SandboxSettings
 from fermix.channels.catalog import CHANNELS
 from fermix.config.load import load
 from fermix.config.model import Config
+from fermix.gateway.hearing.choice import DEEPGRAM_VARIABLE
 from fermix.gateway.transcription import SECTION as TRANSCRIPTION
 from fermix.gateway.transcription import TranscriptionSettings
 from fermix.home import Home
@@ -21,7 +22,7 @@ SECTIONS: Mapping[str, type[BaseModel]] = {
     "sandbox": SandboxSettings,
     TRANSCRIPTION: TranscriptionSettings,
 }
-SECRET_NAMES = tuple(spec.key_variable for spec in PROVIDERS if spec.key_variable is not None)
+SECRET_NAMES = (*(spec.key_variable for spec in PROVIDERS if spec.key_variable is not None), DEEPGRAM_VARIABLE)
 
 
 def load_config(home: Home, environ: Mapping[str, str]) -> Config:
