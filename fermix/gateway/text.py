@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 Measure = Callable[[str], int]
 
+LONGEST_OPENING = 40  # what stands behind a fence is not repeated past that
 LEAST_FILL = 1 / 3  # below a third of the room, a lower rung of the ladder reads better than a stub of a message
 
 _OPENING = re.compile(r"^[ \t]*(`{3,}(?=[^`\n]*\n)|~{3,}(?=[^\n]*\n))[^\n]*\n", re.MULTILINE)
@@ -21,7 +22,7 @@ _FENCE_AHEAD = re.compile(r"[ \t]*(?:```|~~~)")
 _INLINE = re.compile(
     r"(?P<link>\[[^\[\]\n]{0,500}\]\([^()\s]{0,2000}\))"
     r"|(?P<code>`+)"
-    r"|(?P<mark>(?<![\w\\*])\*\*(?=[^\s*])|(?<=[^\s*\\])\*\*(?!\*)|~~)"
+    r"|(?P<mark>(?<![\w\\*])\*\*(?=[^\s*])|(?<=[^\s*\\])\*\*(?!\*)|(?<!~)~~(?!~))"
 )
 _LADDER = tuple(
     re.compile(rung)
@@ -133,8 +134,10 @@ class _Cutter:
                         yield end
         for rung in _WORDS:
             yield from (end for end in _ends(rung, region, start) if end > least and not self._torn(end))
-        yield from (end for end in range(room, start, -1) if self._is_boundary(end) and not self._torn(end))
-        yield from (end for end in range(room, start, -1) if self._is_boundary(end))
+        bounds = [end for end in range(room, start, -1) if self._is_boundary(end)]
+        yield from (end for end in bounds if not self._torn(end))
+        yield from (end for end in bounds if not self._makes_fence(end))
+        yield from bounds
 
     def _reads_well(self, start: int, end: int, *, fenced: bool) -> bool:
         """Tell whether a message may end here: not inside code unless asked for, nor with what leads on to more."""
@@ -144,10 +147,15 @@ class _Cutter:
         return fenced or not (last_line.endswith(":") or re.match(r"#{1,6} ", last_line))
 
     def _torn(self, end: int) -> bool:
-        """Tell whether a cut here breaks something, or makes a fence of ticks that stood inside a line."""
+        """Tell whether a cut here breaks something, or makes something that was not there."""
+        return self._makes_fence(end) or any(span.torn_at(end) for span in self._near)
+
+    def _makes_fence(self, end: int) -> bool:
+        """Tell whether a cut here brings ticks that stood inside a line to the start of one, or to other ticks."""
         if self._text[end - 1] != "\n" and _FENCE_AHEAD.match(self._text, end):
             return True
-        return any(span.torn_at(end) for span in self._near)
+        inside = [span for span in self._near if span.closing[:1] == "`" and not span.fenced and span.holds(end)]
+        return bool(inside) and "`" in self._text[end - 1 : end + 1]
 
     def _is_boundary(self, end: int) -> bool:
         return end == len(self._text) or not _continues(self._text, end)
@@ -186,7 +194,8 @@ def _fences(text: str) -> Iterator[_Span]:
         fence = opening[1]
         closing = re.compile(rf"^[ \t]*{fence}{fence[0]}*[ \t\r]*$\n?", re.MULTILINE).search(text, opening.end())
         end, position = closing.span() if closing else (len(text) + 1, len(text) + 1)
-        yield _Span(opening.start(), opening.end(), end, position, opening.group(), fence, fenced=True)
+        again = opening.group() if len(opening.group()) <= LONGEST_OPENING else f"{fence}\n"
+        yield _Span(opening.start(), opening.end(), end, position, again, fence, fenced=True)
 
 
 def _next_fence(text: str, position: int) -> re.Match[str] | None:
@@ -194,9 +203,9 @@ def _next_fence(text: str, position: int) -> re.Match[str] | None:
 
 
 def _inlines(text: str, fences: tuple[_Span, ...]) -> Iterator[_Span]:
-    """Find links, code spans and emphasis between the code blocks; only what is closed somewhere counts."""
-    open_marks: dict[str, int] = {}
+    """Find links, code spans and emphasis between the code blocks; only what is closed before the next one counts."""
     for between_start, between_stop in _outside(text, fences):
+        open_marks: dict[str, int] = {}
         position = between_start
         while (found := _INLINE.search(text, position, between_stop)) is not None:
             position = found.end()

@@ -3,7 +3,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fermix.gateway.text import Measure, pieces, split
@@ -48,6 +48,13 @@ def test_every_chunk_fits_and_nothing_is_lost(text: str, limit: int, measure: Me
 
 @settings(max_examples=200, deadline=None)
 @given(MARKDOWN)
+@example("word " * 9 + "~~~\n```py\n    ```\nOne sentence. ~~~\n")
+@example("word " * 5 + f"**## Head\n```\n```\n**{'x' * 40}")
+@example("word " * 3 + f"**## Head\n    ```\n    ```\n**{'x' * 40}")
+@example("word ```\n" + "word " * 3 + "[link](https://example.org/a)" * 2 + "    ```\n")
+@example("word word One sentence. `One sentence. ``\n`" + "x" * 40)
+@example("word " * 7 + f"`{'x' * 40}\n``\n`")
+@example("~~~~" + "word " * 14 + "\n```\n")
 def test_with_room_enough_every_chunk_is_balanced_by_itself(text: str) -> None:
     """TGM-05: closed at its end, opened again in the next."""
     for chunk in split(text, 80, len):
