@@ -1,8 +1,9 @@
 """The asynchronous face of the one SQLite file. Every room that keeps something durable goes through it.
 
 Writes: `run` hands a plain function to the one writer thread, which wraps it in a transaction; one hop there and
-back. Reads: `read` goes through aiosqlite on a read-only connection, opened when first needed, and sees all that
-was committed before. The daemon holds the home's lock, so one process writes; others may read.
+back. What is written in one round of the loop goes together and shares a commit. Reads: `read` goes through aiosqlite
+on a read-only connection, opened when first needed, and sees all that was committed before. The daemon holds the
+home's lock, so one process writes; others may read.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class Database:
         self._checked = checked
         self._reader: aiosqlite.Connection | None = None
         self._opening_reader = asyncio.Lock()
+        self._gathered: list[Job] = []
         self._closed = False
 
     @classmethod
@@ -55,7 +57,7 @@ class Database:
             try:
                 yield database
             finally:
-                await database._close_reader()
+                await database._close()
         finally:
             writer.stop()
             _, late = await asyncio.wait([writer.closed], timeout=CLOSING_S)
@@ -73,7 +75,7 @@ class Database:
         if self._closed:
             raise Unavailable("the database is closed")
         job = Job(fn, durable, asyncio.get_running_loop().create_future())
-        self._writer.put(job)
+        self._gather(job)
         return cast("T", await job.done)  # what `fn` returned, which the queue of mixed jobs cannot type
 
     def post(self, fn: Callable[[Connection], None]) -> None:
@@ -85,7 +87,7 @@ class Database:
             return
         job = Job(fn, False, asyncio.get_running_loop().create_future())
         job.done.add_done_callback(_tell_failure)
-        self._writer.put(job)
+        self._gather(job)
 
     async def read(self, sql: str, parameters: Sequence[SqlValue] = ()) -> list[tuple[SqlValue, ...]]:
         """Run one query. Raises: NeedsOperator when the file is damaged, Unavailable when it is held or closed."""
@@ -111,6 +113,16 @@ class Database:
             check_content(tuple(row), self._path)
         self._checked = True
 
+    def _gather(self, job: Job) -> None:
+        if not self._gathered:
+            asyncio.get_running_loop().call_soon(self._hand_over)
+        self._gathered.append(job)
+
+    def _hand_over(self) -> None:
+        if self._gathered:
+            self._writer.put(self._gathered)
+            self._gathered = []
+
     def _connect(self) -> aiosqlite.Connection:
         return aiosqlite.connect(reading_address(self._path), uri=True, timeout=BUSY_TIMEOUT_S)
 
@@ -122,9 +134,10 @@ class Database:
                 self._reader = await self._connect()
             return self._reader
 
-    async def _close_reader(self) -> None:
+    async def _close(self) -> None:
         """Close the reader before the writer: whoever closes last tidies up, and a reader cannot."""
         self._closed = True
+        self._hand_over()
         if self._reader is not None:
             await self._reader.close()
 

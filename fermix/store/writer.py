@@ -1,6 +1,6 @@
 """The one thread that writes. `Database` hands it transactions; nothing else knows it.
 
-Transactions that wait together share one commit, each behind its own savepoint: a failing one undoes itself
+Transactions that come or wait together share one commit, each behind its own savepoint: a failing one undoes itself
 and no other, and nobody gets a result before the commit that makes it true.
 """
 
@@ -18,7 +18,7 @@ from queue import SimpleQueue
 from fermix.store import schema
 from fermix.store.faults import explain
 
-MOST_IN_ONE_COMMIT = 64  # bounds how long the first of a batch waits for the last
+MOST_IN_ONE_COMMIT = 64  # no more is added to so many; bounds how long the first of a batch waits for the last
 
 
 @dataclass(slots=True)
@@ -40,19 +40,20 @@ class Writer:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._loop = asyncio.get_running_loop()
-        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._jobs: SimpleQueue[Sequence[Job]] = SimpleQueue()
         self._synchronous = "NORMAL"
         self.opened: asyncio.Future[object] = self._loop.create_future()
         self.closed: asyncio.Future[object] = self._loop.create_future()
         threading.Thread(target=self._live, name="database").start()
 
-    def put(self, job: Job) -> None:
-        """Queue a transaction; it runs after those that came before."""
-        self._jobs.put(job)
+    def put(self, jobs: Sequence[Job]) -> None:
+        """Queue transactions that go together; they run after those that came before."""
+        for start in range(0, len(jobs), MOST_IN_ONE_COMMIT):
+            self._jobs.put(jobs[start : start + MOST_IN_ONE_COMMIT])
 
     def stop(self) -> None:
         """Let the thread do what is queued, then close the file and end."""
-        self._jobs.put(None)
+        self._jobs.put(())
 
     def _live(self) -> None:
         opening = Job(_nothing, False, self.opened)
@@ -75,12 +76,10 @@ class Writer:
     def _next_batch(self) -> list[Job]:
         """Wait for work, then take what else is there; empty means stop."""
         batch: list[Job] = []
-        job = self._jobs.get()
-        while job is not None:
-            batch.append(job)
-            if len(batch) == MOST_IN_ONE_COMMIT or self._jobs.empty():
+        while jobs := self._jobs.get():
+            batch.extend(jobs)
+            if len(batch) >= MOST_IN_ONE_COMMIT or self._jobs.empty():
                 return batch
-            job = self._jobs.get()
         if batch:
             self.stop()  # the stop is the last word; it comes again after this batch
         return batch

@@ -137,6 +137,21 @@ async def test_waiting_writes_share_commits_and_keep_their_order(folder: Path):
         assert len(commits) == 1 + 3  # the gate's own, then 150 writes at 64 to a commit
 
 
+async def test_writes_of_one_round_of_the_loop_share_a_commit(folder: Path):
+    """Issue "The gateway", numbers: also when the writer has nothing else to do and could begin with the first."""
+    commits: list[str] = []
+    async with Database.open(folder / "memory.db") as database:
+        await database.run(lambda c: c.set_trace_callback(lambda sql: commits.append(sql) if sql == "COMMIT" else None))
+        commits.clear()
+        async with asyncio.TaskGroup() as group:
+            for content in ("a", "b", "c"):
+                group.create_task(database.run(add(content), durable=True))
+            database.post(add("d"))
+
+        assert await contents(database) == ["d", "a", "b", "c"]
+        assert len(commits) == 1
+
+
 async def test_a_durable_write_is_synced_and_the_next_is_not(folder: Path):
     def level(connection: Connection) -> int:
         (value,) = connection.execute("PRAGMA synchronous").fetchone()
