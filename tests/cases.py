@@ -105,7 +105,6 @@ OPEN = {
     "VOX-01": CALLS,
     "VOX-02": CALLS,
     "VOX-03": CALLS,
-    "VOX-05": UNTESTED,
     "VOX-06": CALLS,
     "INJ-02": UNTESTED,
     "INJ-03": FACTS,

@@ -24,7 +24,9 @@ from fermix.daemon.health import HealthBoard
 from fermix.daemon.http import HttpServer
 from fermix.events import Events
 from fermix.gateway import Access, Authorizer, Gateway
+from fermix.gateway.media import MediaStep
 from fermix.gateway.section import ChannelSpec
+from fermix.gateway.transcription import TranscriptionSettings
 from fermix.home import Home
 from fermix.net import Net
 from fermix.protocol.methods import ChannelRow, Channels, LocalRow, ProviderRow, Reloaded
@@ -110,6 +112,7 @@ class Parts:
     authorizer: Authorizer
     policy: Policy
     gateway: Gateway
+    media: MediaStep
 
 
 class Control:
@@ -136,6 +139,7 @@ class Control:
         parts.health.waits_for_restart(restart)
         parts.authorizer.use(access_rules(config))
         parts.gateway.stream_as(stream_tiers(config))
+        parts.media.use(None, config[TranscriptionSettings].max_file_bytes)
         parts.routes.use(candidates, config.core.local_model)
         parts.agent.reconfigure(registry=parts.registry, router=parts.routes.router, settings=prompt_settings(config))
         log.info("configuration read again")

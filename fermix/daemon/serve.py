@@ -41,6 +41,8 @@ from fermix.daemon.unpacked import UnpackedFiles
 from fermix.events import Events
 from fermix.gateway import Authorizer, Gateway, Ledger, Rooms
 from fermix.gateway.commands.catalog import COMMANDS
+from fermix.gateway.media import MediaStep
+from fermix.gateway.transcription import TranscriptionSettings
 from fermix.home import Home
 from fermix.native.program import FROZEN
 from fermix.net import Net
@@ -102,16 +104,14 @@ async def serve(start: Start) -> None:
                 )
             )
         )
-        authorizer = Authorizer(access_rules(config))
-        rooms = Rooms(
-            agent, authorizer, Ledger(database, clock), conversations, policy, approvals, COMMANDS, events, clock
-        )
+        media = MediaStep(None, config[TranscriptionSettings].max_file_bytes)
+        authorizer, ledger = Authorizer(access_rules(config)), Ledger(database, clock)
+        rooms = Rooms(agent, authorizer, ledger, conversations, policy, approvals, COMMANDS, events, clock, media)
         gateway = await house.enter_async_context(Gateway.open(rooms))
         gateway.stream_as(stream_tiers(config))
-        local = LocalChannel(audience)
+        local, http = LocalChannel(audience), HttpServer(config.web.bind, config.web.port, health)
         await gateway.recover({local.name: local})
-        http = HttpServer(config.web.bind, config.web.port, health)
-        parts = Parts(routes, agent, registry, embedded, http, health, workers, authorizer, policy, gateway)
+        parts = Parts(routes, agent, registry, embedded, http, health, workers, authorizer, policy, gateway, media)
         control = Control(home, start.environ, config, parts, stop)
         desk = answers.Rooms(home, clock, gateway, local, conversations, audience, health, routes, workers, control)
         socket = SocketServer(home.daemon_socket, Answers(desk), audience)

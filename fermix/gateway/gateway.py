@@ -2,7 +2,7 @@
 
 recover  take up what an earlier process left                         before anybody is heard
 ingest   normalize, authorize, write down, reserve the lane's place   the adapter acknowledges when it returns
-intake   reply path, empty check, commands, enqueue                   one task per message, from the write on
+intake   reply path, media, empty check, commands, enqueue            one task per message, from the write on
 Answer   run the turn, deliver, commit, settle                        in the lane, one at a time
 """
 
@@ -26,6 +26,7 @@ from fermix.gateway.authorize import Authorization, Authorizer, Denial, describe
 from fermix.gateway.channel import Channel, StreamTier
 from fermix.gateway.command import Command, CommandContext, Conversations, is_attended, parse, stop_reach, why_refused
 from fermix.gateway.ledger import Entry, Ledger, Outcome, Unfinished
+from fermix.gateway.media import MediaFailed, MediaStep
 from fermix.gateway.queue import Lanes, Slot
 from fermix.gateway.recovery import Recovered, Step, plan, tidied
 from fermix.gateway.replies import Replier, ReplyServices
@@ -55,11 +56,12 @@ class Rooms:
     commands: Sequence[Command]
     events: Events
     clock: Clock
+    media: MediaStep
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """A message that is written down, with its place in the lane and the way back."""
+    """A message that is written down as it came, with its place in the lane and the way back."""
 
     message: Message
     channel: Channel
@@ -166,10 +168,13 @@ class Gateway:
         if found.doubtful:
             accepted.replier.doubt()
         if step == "run":
-            await self._prepare(accepted)
+            await self._prepare(accepted, again=found)
         else:
-            turn = self._turn(accepted)
-            accepted.slot.put(Recovered(self._turns, found, step, turn, accepted.replier))
+            self._finish(accepted, found, step)
+
+    def _finish(self, accepted: Accepted, found: Unfinished, step: Step) -> None:
+        turn = self._turn(accepted, accepted.message)
+        accepted.slot.put(Recovered(self._turns, found, step, turn, accepted.replier))
 
     def _command_of(self, message: Message) -> Command | None:
         parsed = parse(message.text, self._rooms.commands)
@@ -211,22 +216,51 @@ class Gateway:
         slot = self.lanes.reserve(message.key, message.id)
         return Accepted(message, channel, sender, entry, slot, Replier(channel, message, entry, self._replies))
 
-    async def _prepare(self, accepted: Accepted) -> None:
-        """Prepare one message for its turn; every way out fills or releases the slot."""
-        message = accepted.message
+    async def _prepare(self, accepted: Accepted, again: Unfinished | None = None) -> None:
+        """Prepare one message for its turn; every way out fills or releases the slot. `again` is what an earlier
+        process left of it.
+        """
         try:
             if self._closing:
                 await self._end(accepted, RESTARTING, "refused")
+            elif (message := await self._with_media(accepted)) is None:
+                return
             elif not message.text.strip() and not message.media:
                 await self._end(accepted, EMPTY, "handled")
-            elif (command := parse(message.text, self._rooms.commands)) is not None:
-                await self._command(*command, accepted)
+            elif (command := parse(message.text, self._rooms.commands)) is None:
+                if not self._enqueue(accepted, message):
+                    await self._end(accepted, FULL, "refused")
+            elif again is not None:  # a spoken one, which nobody knew before; it may have run
+                self._finish(accepted, again, "excuse")
+            else:
+                await self._command(*command, accepted, message)
                 self._settle(accepted, "handled")
-            elif not self._enqueue(accepted):
-                await self._end(accepted, FULL, "refused")
         except Exception:
             log.exception("a message broke on its way in")
             await self._end(accepted, BROKEN, "failed")
+
+    async def _with_media(self, accepted: Accepted) -> Message | None:
+        """Return what the agent is to read; None when it failed, or a stop or a shutdown came first."""
+        message, slot = accepted.message, accepted.slot
+        if not message.attachments:
+            return message
+        unready = self._answer(accepted, message)
+        if slot.stopped:
+            slot.put(unready)
+            return None
+        try:
+            async with slot.preparing(unready):
+                message = await self._rooms.media.prepare(message, accepted.channel)
+        except MediaFailed as error:
+            if slot.decided.is_set():
+                return None
+            log.error("message %d gets no turn: %s", accepted.entry.id, error)  # noqa: TRY400 - no bug of ours
+            if error.user_text is None:
+                self._settle(accepted, "failed", str(error))
+            else:
+                await self._end(accepted, error.user_text, "failed")
+            return None
+        return None if slot.decided.is_set() else message
 
     async def _end(self, accepted: Accepted, sentence: str, outcome: Outcome) -> None:
         """Answer with a sentence of our own and no turn."""
@@ -236,8 +270,8 @@ class Gateway:
             accepted.slot.release()
             self._tell_settled(accepted, UNWRITTEN)
 
-    async def _command(self, command: Command, rest: str, accepted: Accepted) -> None:
-        message, sender, replier, rooms = accepted.message, accepted.sender, accepted.replier, self._rooms
+    async def _command(self, command: Command, rest: str, accepted: Accepted, message: Message) -> None:
+        sender, replier, rooms = accepted.sender, accepted.replier, self._rooms
         if (refusal := why_refused(command, sender, message)) is not None:
             await replier.tell(refusal)
         elif command.run is None:
@@ -250,12 +284,16 @@ class Gateway:
                 )
             )  # fmt: skip
 
-    def _enqueue(self, accepted: Accepted) -> bool:
-        answer = Answer(self._turns, self._turn(accepted), accepted.entry, accepted.replier)
-        return accepted.slot.fill(answer, len(accepted.message.text.encode(errors="replace")))
+    def _enqueue(self, accepted: Accepted, message: Message) -> bool:
+        media_bytes = sum(len(one.data) for one in message.media)
+        text_bytes = len(message.text.encode(errors="replace"))
+        return accepted.slot.fill(self._answer(accepted, message), text_bytes, media_bytes)
 
-    def _turn(self, accepted: Accepted) -> Turn:
-        message, trust = accepted.message, accepted.sender.trust
+    def _answer(self, accepted: Accepted, message: Message) -> Answer:
+        return Answer(self._turns, self._turn(accepted, message), accepted.entry, accepted.replier)
+
+    def _turn(self, accepted: Accepted, message: Message) -> Turn:
+        trust = accepted.sender.trust
         turn = Turn(uuid.uuid4().hex, message, trust, is_attended(message), ledger_id=accepted.entry.id)
         return replace(turn, seam=self._seam(accepted))
 
@@ -295,6 +333,7 @@ class Gateway:
     async def drain(self) -> None:
         """Take no new message and let the lanes end, for a bounded time; the next start takes up what still runs."""
         self._closing = True
+        self.lanes.leave_unprepared()
         try:
             async with asyncio.timeout(DRAIN_S):
                 await self.lanes.idle()

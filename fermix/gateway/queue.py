@@ -1,8 +1,8 @@
 """One FIFO lane per conversation: at most one turn runs in each, the others wait in order of arrival.
 
 A message reserves its slot before anything slow is done for it, so order is fixed at the door. A slot is then
-filled with work or released (a command, an empty message). Only a stop ends running work. Different lanes run
-at the same time. A lane is forgotten when it is empty.
+filled with work or released (a command, an empty message). Only a stop ends running work, or what is prepared for it.
+Different lanes run at the same time. A lane is forgotten when it is empty.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import asynccontextmanager
 from typing import Protocol
 
 from fermix.events import Events, QueueChanged
@@ -19,6 +21,7 @@ log = logging.getLogger(__name__)
 
 MOST_WAITING = 50  # of one lane, and a lane is one person or one room
 MOST_WAITING_BYTES = 1_000_000
+MOST_WAITING_MEDIA_BYTES = 64_000_000  # room for one message with as many pictures as it may have
 
 
 class Work(Protocol):
@@ -42,7 +45,9 @@ class Work(Protocol):
 
 
 class Slot:
-    """A place in a lane. `promised`: an earlier process took the message, so a full lane refuses it no more."""
+    """A place in a lane. `size_bytes` and `media_bytes` say how much text and how many other bytes its work holds.
+    `promised`: an earlier process took the message, so a full lane refuses it no more.
+    """
 
     def __init__(self, lane: Lane, message_id: str) -> None:
         self.message_id = message_id
@@ -50,17 +55,39 @@ class Slot:
         self.promised = False
         self.work: Work | None = None
         self.size_bytes = 0
+        self.media_bytes = 0
         self.decided = asyncio.Event()
         self._lane = lane
+        self._preparing: asyncio.Task[object] | None = None
+        self._unready: Work | None = None
 
-    def fill(self, work: Work, size_bytes: int = 0) -> bool:
+    @property
+    def prepares(self) -> bool:
+        """Whether its work is still being prepared."""
+        return self._preparing is not None
+
+    @asynccontextmanager
+    async def preparing(self, unready: Work) -> AsyncGenerator[None]:
+        """Surround what must be fetched before the work can be, for one message of a lane at a time.
+
+        A stop cancels the task that is in here and drops `unready`, and the lane moves on; a shutdown cancels it and
+        leaves the place. Either way the slot is decided.
+        """
+        self._preparing, self._unready = asyncio.current_task(), unready
+        try:
+            async with self._lane.preparing:
+                yield
+        finally:
+            self._preparing, self._unready = None, None
+
+    def fill(self, work: Work, size_bytes: int = 0, media_bytes: int = 0) -> bool:
         """Hand over the work; it runs when the slot's turn comes, or is dropped when a stop came first.
 
         False, and nothing taken, when too much waits here already.
         """
-        if not (self.stopped or self.promised or self._lane.admits(self, size_bytes)):
+        if not (self.stopped or self.promised or self._lane.admits(self, size_bytes, media_bytes)):
             return False
-        self.size_bytes = size_bytes
+        self.size_bytes, self.media_bytes = size_bytes, media_bytes
         self.put(work)
         return True
 
@@ -77,6 +104,26 @@ class Slot:
         """Give the place back: nothing is to be run."""
         self.decided.set()
 
+    def stop(self) -> bool:
+        """Drop what has not begun; False when there is nothing yet, and what comes then is dropped."""
+        self.stopped = True
+        if (dropped := self._given_up()) is None:
+            return False
+        dropped.drop()
+        return True
+
+    def leave(self) -> None:
+        """The daemon goes: nothing is to be run here, and nothing is settled."""
+        self._given_up()
+        self.decided.set()
+
+    def _given_up(self) -> Work | None:
+        work, self.work = self.work or self._unready, None
+        if self._preparing is not None:
+            self._preparing.cancel()
+            self.decided.set()  # now: what holds the bytes may take its time to let go
+        return work
+
 
 class Lane:
     """The slots of one conversation; the first is the running one."""
@@ -85,6 +132,8 @@ class Lane:
         self.key = key
         self.slots: deque[Slot] = deque()
         self.running: Slot | None = None
+        self.preparing = asyncio.Lock()
+        """Bounds what is half fetched. Those behind wait for the first one anyway."""
         self._events = events
 
     def changed(self) -> None:
@@ -108,20 +157,33 @@ class Lane:
             self.slots.popleft()
         self.changed()
 
-    def admits(self, slot: Slot, size_bytes: int) -> bool:
+    def admits(self, slot: Slot, size_bytes: int, media_bytes: int) -> bool:
         """Tell whether one more may wait; what can run at once always may."""
+        if slot is self.slots[0]:
+            return True
         waiting = [other for other in self.slots if other is not self.slots[0] and other.work]
-        total = size_bytes + sum(other.size_bytes for other in waiting)
-        return slot is self.slots[0] or (len(waiting) < MOST_WAITING and total <= MOST_WAITING_BYTES)
+        return (
+            len(waiting) < MOST_WAITING
+            and size_bytes + sum(other.size_bytes for other in waiting) <= MOST_WAITING_BYTES
+            and media_bytes + sum(other.media_bytes for other in waiting) <= MOST_WAITING_MEDIA_BYTES
+        )
 
     def leave(self) -> None:
         """End at once and settle nothing."""
-        for slot in self.slots:
+        self._leave(self.slots)
+
+    def leave_unprepared(self) -> None:
+        """Leave what is still being prepared, and what waits behind it: its turn would come too early."""
+        slots = list(self.slots)
+        first = next((place for place, slot in enumerate(slots) if slot.prepares), len(slots))
+        self._leave(slots[first:])
+
+    def _leave(self, slots: Iterable[Slot]) -> None:
+        for slot in slots:
             if slot is self.running and slot.work is not None:
                 slot.work.leave()
             else:
-                slot.work = None
-                slot.release()
+                slot.leave()
 
     def stop(self, *, before: Slot | None) -> tuple[int, int]:
         """Stop the running turn and drop what waits, up to `before`. Returns (stopped, dropped)."""
@@ -142,14 +204,7 @@ class Lane:
         if slot is self.running and slot.work is not None:
             slot.work.stop()
             return "stopped"
-        if slot.stopped:
-            return ""
-        slot.stopped = True
-        if slot.work is not None:
-            slot.work.drop()
-            slot.work = None
-            return "dropped"
-        return ""
+        return "dropped" if not slot.stopped and slot.stop() else ""
 
 
 class Lanes:
@@ -182,6 +237,11 @@ class Lanes:
     def stop_message(self, key: ConversationKey, message_id: str) -> tuple[int, int]:
         lane = self._lanes.get(key)
         return lane.stop_message(message_id) if lane else (0, 0)
+
+    def leave_unprepared(self) -> None:
+        """Give up what is still being prepared; it stays unfinished in the ledger."""
+        for lane in tuple(self._lanes.values()):
+            lane.leave_unprepared()
 
     def leave_all(self) -> None:
         """End every lane at once; what is unfinished stays so in the ledger."""

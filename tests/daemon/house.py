@@ -30,6 +30,7 @@ from fermix.workers import Workers
 from tests.fakes.channel import FakeAgent
 from tests.fakes.clock import ManualClock
 from tests.fakes.policy import policy_in
+from tests.fakes.transcriber import hearing
 
 WAIT_S = 5
 NOBODY = "nobody can answer: run `fermix setup`"
@@ -207,7 +208,9 @@ async def opened(root: Path, *, wrap: Callable[[Answers], Any] | None = None) ->
         ledger, authorizer, approvals = Ledger(database, clock), Authorizer(LOCAL), Approvals(clock)
         policy = stack.enter_context(policy_in(root, clock))
         gateway = await stack.enter_async_context(
-            Gateway.open(Rooms(agent, authorizer, ledger, conversations, policy, approvals, COMMANDS, events, clock))
+            Gateway.open(
+                Rooms(agent, authorizer, ledger, conversations, policy, approvals, COMMANDS, events, clock, hearing())
+            )
         )
         rooms = answers.Rooms(
             home, clock, gateway, LocalChannel(audience), conversations, audience, health, models, workers, control

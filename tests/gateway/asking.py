@@ -25,6 +25,7 @@ from fermix.workers import Workers
 from tests.fakes.channel import FakeAgent, FakeChannel, completed, message
 from tests.fakes.clock import ManualClock
 from tests.fakes.policy import policy_in
+from tests.fakes.transcriber import hearing
 from tests.gateway.conftest import Conversations
 
 ACCESS = {
@@ -119,7 +120,16 @@ async def scene_in(
         async with Database.open(tmp_path / "memory.db") as database:
             ledger = Ledger(database, clock)
             rooms = Rooms(
-                agent, authorizer, ledger, Conversations(), policy, approvals, COMMANDS, events, SystemClock()
+                agent,
+                authorizer,
+                ledger,
+                Conversations(),
+                policy,
+                approvals,
+                COMMANDS,
+                events,
+                SystemClock(),
+                hearing(),
             )
             with events.subscribe(100_000) as news:
                 async with Gateway.open(rooms) as gateway:

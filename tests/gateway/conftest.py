@@ -15,12 +15,14 @@ from fermix.agent.approvals import Approvals
 from fermix.events import EventQueue, Events, MessageSettled
 from fermix.gateway import Access, Authorizer, Gateway, Ledger, Rooms
 from fermix.gateway.commands.catalog import COMMANDS
+from fermix.gateway.media import MediaStep
 from fermix.message import ConversationKey
 from fermix.store import Database
 from tests.fakes.channel import FakeAgent, FakeChannel, message
 from tests.fakes.clock import ManualClock
 from tests.fakes.platform import Platform
 from tests.fakes.policy import policy_in
+from tests.fakes.transcriber import hearing
 
 ACCESS = {
     "cli": Access(local=True),
@@ -84,7 +86,9 @@ class Install:
             yield Ledger(database, self.clock)
 
     @asynccontextmanager
-    async def start(self, agent: FakeAgent | None = None, channel: FakeChannel | None = None) -> AsyncGenerator[Open]:
+    async def start(
+        self, agent: FakeAgent | None = None, channel: FakeChannel | None = None, media: MediaStep | None = None
+    ) -> AsyncGenerator[Open]:
         agent, conversations, events = agent or FakeAgent(), Conversations(), Events(self.clock)
         channel = channel or FakeChannel("chat", platform=self.platform, can=())
         async with asyncio.timeout(30), Database.open(self.path) as database:
@@ -101,6 +105,7 @@ class Install:
                     COMMANDS,
                     events,
                     self.clock,
+                    media or hearing(),
                 )
                 async with Gateway.open(rooms) as gateway:
                     await gateway.recover({channel.name: channel})

@@ -24,6 +24,7 @@ from fermix.store import Database
 from tests.fakes.channel import FakeAgent, FakeChannel, completed, message
 from tests.fakes.clock import ManualClock
 from tests.fakes.policy import policy_in
+from tests.fakes.transcriber import hearing
 from tests.requirements import covers
 
 
@@ -81,7 +82,9 @@ async def house(agent: FakeAgent | None = None, clock: Clock | None = None) -> A
         async with Database.open(Path(folder) / "memory.db") as database:
             with policy_in(Path(folder), clock) as policy:
                 ledger, approvals = Ledger(database, clock), Approvals(clock)
-                rooms = Rooms(agent, access, ledger, conversations, policy, approvals, COMMANDS, events, clock)
+                rooms = Rooms(
+                    agent, access, ledger, conversations, policy, approvals, COMMANDS, events, clock, hearing()
+                )
                 async with Gateway.open(rooms) as gateway:
                     yield House(gateway, FakeChannel(), agent, conversations, news)
 
