@@ -57,6 +57,8 @@ class Slot:
         self.size_bytes = 0
         self.media_bytes = 0
         self.decided = asyncio.Event()
+        self.reached = asyncio.Event()
+        """Set when nothing is before it any more."""
         self._lane = lane
         self._preparing: asyncio.Task[object] | None = None
         self._unready: Work | None = None
@@ -75,6 +77,8 @@ class Slot:
         """
         self._preparing, self._unready = asyncio.current_task(), unready
         try:
+            if self.promised:  # no bound of waiting media holds for it, so it fetches its own when it need not wait
+                await self.reached.wait()
             async with self._lane.preparing:
                 yield
         finally:
@@ -145,6 +149,7 @@ class Lane:
         """Run every slot in order until none is left. Work that raises is logged and ends only itself."""
         while self.slots:
             slot = self.slots[0]
+            slot.reached.set()
             await slot.decided.wait()
             if slot.work is not None:
                 self.running = slot

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -12,13 +14,15 @@ from fermix.agent.capability import ToolContext
 from fermix.agent.model import Image, JsonValue, ToolResult
 from fermix.agent.turn import Completed, Failed
 from fermix.events import ModelCalled
-from fermix.message import Media
+from fermix.message import Attachment, Media
 from fermix.net import Net
 from tests.agent.conftest import World
+from tests.fakes.channel import FakeChannel, message
 from tests.fakes.provider import Answer, Asked, Call, ScriptedProvider, failure
 from tests.fakes.router import FACTS
 from tests.fakes.routes import WIRES, router_to
 from tests.fakes.turns import make_capability, make_turn, of_kind
+from tests.gateway.conftest import Install
 from tests.requirements import covers
 
 
@@ -90,6 +94,29 @@ async def test_picture_for_a_model_without_eyes_fails_the_turn_by_name(world: Wo
     assert isinstance(outcome, Failed)
     assert outcome.user_text.startswith("fake/script-1 cannot see pictures.")
     assert fake.requests == []
+
+
+@covers("image.non-vision.loud", "image.attached-as-image")
+@pytest.mark.parametrize("sees", [False, True])
+async def test_a_picture_from_a_chat_reaches_the_model_or_the_sender_hears_why_not(
+    world: World, net: Net, tmp_path: Path, sees: bool
+) -> None:
+    """Ingress and trust, step 4: an image routed to a non-vision model fails loud; nothing drops it on the way."""
+    install, png = Install(tmp_path / "gateway.db"), b"\x89PNG\r\n\x1a\n" + bytes(6_000)
+    install.platform.files["f1"] = png
+    channel = FakeChannel("chat", platform=install.platform, can=("downloads",))
+    photo = Attachment("image", "f1", "application/octet-stream")
+    async with ScriptedProvider([Answer(text="A cat.")]) as fake:
+        router = router_to(fake, net, world.events, facts=replace(FACTS, vision=sees))
+        async with world.open(router) as agent, install.start(agent, channel) as life:
+            said = message("what is this?", channel="chat", sender="1", attachments=(photo,))
+            await life.gateway.ingest(said, channel)
+            assert await life.settled(1) == [("m1", "completed" if sees else "failed")]
+
+    (reply,) = install.platform.texts()
+    assert reply.startswith("A cat." if sees else "fake/script-1 cannot see pictures.")
+    assert [base64.b64encode(png).decode() in str(asked.body) for asked in fake.requests] == ([True] if sees else [])
+    assert install.outcomes() == {"m1": "answered" if sees else "failed"}
 
 
 async def test_picture_from_a_tool_fails_a_turn_without_eyes_too(world: World, net: Net) -> None:
