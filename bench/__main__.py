@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import sys
 
-from bench import load, memory, screen, startup, turn
+from bench import crowd, gateway, load, memory, screen, startup, turn
 
 PARTS = {
     "turn": turn.figures,
     "startup": startup.figures,
     "memory": memory.figures,
     "load": load.figures,
+    "gateway": gateway.figures,
+    "crowd": crowd.figures,
     "screen": screen.figures,
 }
 

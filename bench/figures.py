@@ -34,6 +34,10 @@ def p95(values: Sequence[float]) -> float:
     return statistics.quantiles(values, n=20, method="inclusive")[-1]
 
 
+def p99(values: Sequence[float]) -> float:
+    return statistics.quantiles(values, n=100, method="inclusive")[-1]
+
+
 def medians(runs: int, *measures: Callable[[], float]) -> list[float]:
     """Measure each in turn, so that a busy minute meets all of them alike. The first round is not counted."""
     rounds = [[measure() for measure in measures] for _ in range(runs + 1)][1:]

@@ -115,7 +115,16 @@ def cpu_s(pid: int) -> float:
 
 def proportional_bytes(pid: int) -> int:
     """PSS of one process."""
+    return _rollup(pid, "Pss:")
+
+
+def resident_bytes(pid: int) -> int:
+    """RSS of one process."""
+    return _rollup(pid, "Rss:")
+
+
+def _rollup(pid: int, name: str) -> int:
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines():
-        if line.startswith("Pss:"):
+        if line.startswith(name):
             return int(line.split()[1]) * 1024
-    raise AssertionError("no PSS")
+    raise AssertionError(f"no {name}")

@@ -40,19 +40,21 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding
 
 @dataclass
 class BenchProvider:
-    """`delay_s` is waited before each answer, `piece_s` after each piece of it. `arrived` and `left` are monotonic
+    """`delay_s` is waited before each answer, `piece_s` after each piece of it; `gate` holds all of them back until it
+    is set. `arrived` and `left` are monotonic
     times, one pair a request: its last byte read, its answer's last byte about to be written.
     """
 
     delay_s: float = 0.0
     piece_s: float = 0.0
     pieces: Sequence[str] = PIECES
+    gate: threading.Event | None = None
     arrived: list[float] = field(default_factory=list)
     left: list[float] = field(default_factory=list)
     last_body: bytes = b""
 
     def __enter__(self) -> BenchProvider:
-        self._server = socket.create_server(("127.0.0.1", 0), backlog=512)
+        self._server = socket.create_server(("127.0.0.1", 0), backlog=1_024)
         self.base_url = f"http://127.0.0.1:{self._server.getsockname()[1]}/v1"
         self._pieces = [_piece(piece) for piece in self.pieces]
         self._tail = _piece(None, "stop") + _usage()
@@ -82,6 +84,8 @@ class BenchProvider:
     def _answer(self, connection: socket.socket, body: bytes) -> None:
         self.arrived.append(time.monotonic())
         self.last_body = body
+        if self.gate is not None:
+            self.gate.wait()
         if self.delay_s:
             time.sleep(self.delay_s)
         if self.piece_s:

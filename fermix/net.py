@@ -24,7 +24,7 @@ from fermix.tls import client_context
 
 USER_AGENT = f"fermix/{__version__}"
 IDLE_CONNECTION_S = 15.0  # servers drop idle connections silently; an older one is not worth the risk
-MAX_CONNECTIONS = 256  # 200 conversations at once wait for their answers, not for each other
+MAX_CONNECTIONS = 1_024  # a thousand conversations at once wait for their answers, not for each other
 DRAIN_S = 0.2  # how long a finished answer may take to end its body, so that the connection can be used again
 
 NetFault = Literal["timeout", "closed", "unreachable", "tls"]

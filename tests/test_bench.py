@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
+from bench import gateway
 from bench.figures import Figure, medians
 
 
@@ -31,6 +35,33 @@ def test_measures_alternate_and_their_first_round_is_not_counted() -> None:
 
     assert medians(3, lambda: measure("one"), lambda: measure("other")) == [3.0, 3.0]
     assert called == ["one", "other"] * 4
+
+
+def test_a_message_that_is_lost_or_stored_twice_or_unanswered_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue "The gateway", numbers: every message in the ledger once. The bench must be able to see it otherwise."""
+    monkeypatch.setattr(gateway, "RATE_HZ", 5)
+    monkeypatch.setattr(gateway, "SECONDS", 1)
+    with closing(sqlite3.connect(tmp_path / "memory.db")) as database, database:
+        database.execute("create table inbox (message_id text, outcome text)")
+        rows = [("m0", "answered"), ("m1", "answered"), ("m1", "answered"), ("m2", None), ("m3", "answered")]
+        database.executemany("insert into inbox values (?, ?)", rows)
+
+    assert gateway.wrong(tmp_path / "memory.db") == len({"m1 twice", "m2 unanswered", "m4 lost"})
+
+
+@pytest.mark.slow
+def test_webhook_messages_under_load_are_each_acknowledged_and_stored_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue "The gateway", numbers, for a shorter time than `make bench`; how soon is for that to judge."""
+    monkeypatch.setattr(gateway, "SECONDS", 2)
+
+    figures = {figure.name: figure.value for figure in gateway.webhook(tmp_path)}
+
+    assert (figures["webhook.not_acknowledged"], figures["webhook.lost_or_doubled"]) == (0, 0)
+    assert figures["webhook.commits"] > 0
 
 
 @pytest.mark.slow

@@ -11,8 +11,9 @@ import json
 import logging
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
+from functools import cache
 from typing import Literal
 
 from pydantic import TypeAdapter
@@ -109,8 +110,6 @@ class Unfinished:
         return self.draft is not None and self.draft.split("\n")[0] == UNKNOWN_DRAFT
 
 
-_MESSAGE = TypeAdapter(Message)
-_UNFINISHED_ROW = TypeAdapter(Unfinished)
 _ROW_FIELDS = (
     "trust", "commands", "media", "accepted_at", "begun", "effect", "stopped", "draft", "answer", "model", "outcome",
 )  # fmt: skip
@@ -263,17 +262,23 @@ def _statement(statement: str, parameters: Sequence[SqlValue]) -> Callable[[Conn
 
 def _encoded(message: Message) -> str:
     """Write a message as JSON, without the bytes of its files. Lone surrogates survive as escapes."""
-    return json.dumps(_MESSAGE.dump_python(replace(message, media=()), mode="json"))
+    return json.dumps(asdict(replace(message, media=())), default=str)  # times and paths, read back from their text
 
 
 def _stamp(at: datetime) -> str:
     return at.isoformat(timespec="milliseconds")
 
 
+@cache
+def _unfinished_row() -> TypeAdapter[Unfinished]:
+    """Made when first needed: it takes a start some milliseconds, and most starts find nothing unfinished."""
+    return TypeAdapter(Unfinished)
+
+
 def _unfinished(row: Row, replies: Sequence[Row]) -> Unfinished:
     """Read a row back. Raises: ValueError when somebody else wrote it."""
     number, *values = row
-    return _UNFINISHED_ROW.validate_python(
+    return _unfinished_row().validate_python(
         {
             "entry": {"id": number},
             "message": json.loads(str(values[1])),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import resource
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -19,6 +20,8 @@ from fermix.home import Home, check_socket_path, hold_lock
 from fermix.native.program import own_program
 from fermix.native.verify import verify_native_files
 from fermix.setup.sections import load_config
+
+MOST_FILES = 4_096  # a thousand conversations hold a thousand connections; most systems grant 1,024 files unasked
 
 
 def main(argv: list[str], *, tools: Callable[[ToolDeps], Sequence[Capability]] = build_tools) -> int:
@@ -39,6 +42,7 @@ def _run(home: Home, tools: Callable[[ToolDeps], Sequence[Capability]]) -> int:
         config = load_config(home, os.environ)
         configure_logging(home, os.environ, screen=sys.stderr)
         candidates = read_candidates(home, config)
+        allow_files()
         start = Start(home, os.environ, config, candidates, own_program(os.environ), _launch_folder(), tools)
         problems: list[FermixError] = []
         try:
@@ -57,6 +61,14 @@ def _each(group: ExceptionGroup[FermixError]) -> Iterator[FermixError]:
             yield from _each(error)
         else:
             yield error
+
+
+def allow_files() -> None:
+    """Ask the system for as many open files as a busy daemon needs, as far as it grants them."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    granted = MOST_FILES if hard == resource.RLIM_INFINITY else min(MOST_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < granted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (granted, hard))
 
 
 def _launch_folder() -> Path:
