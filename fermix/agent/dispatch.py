@@ -73,6 +73,8 @@ class Dispatcher:
         if call.problem is not None:
             return ToolResult(False, bounded(valid_text(call.problem), PROBLEM_CHARS))
         result = await self._run(call, capability, scope)
+        if _is_stopping():  # a tool's library took the cancellation for its own: nothing may start after this
+            raise asyncio.CancelledError
         return presentable(result, capability, output_chars=scope.output_chars)
 
     async def _run(self, call: ToolCall, capability: Capability, scope: ToolScope) -> ToolResult:

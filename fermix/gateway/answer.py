@@ -75,7 +75,8 @@ class Answer:
     def stop(self) -> None:
         self._services.ledger.stop(self._entry)
         self._replier.stop()
-        self._end("stop")
+        if not self._ending:  # a second stop must not cut off what the first one lets the turn tidy up
+            self._end("stop")
 
     def leave(self) -> None:
         self._replier.leave()

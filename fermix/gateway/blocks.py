@@ -62,7 +62,8 @@ class BlockStream:
     async def sweep(self) -> None: ...
 
     async def abandon(self) -> None:
-        self._frozen = True
+        async with self._writing:
+            self._frozen = True
 
     def stop(self) -> None:
         self._frozen = True

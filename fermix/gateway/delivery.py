@@ -52,6 +52,7 @@ class Delivery:
         self._delivering: asyncio.Task[Delivered] | None = None
         self._pausing: asyncio.Task[None] | None = None
         self._stopped = False
+        self._cut_off = False  # as stopped, for the reply at hand only
 
     async def deliver(self, parts: Sequence[Outgoing]) -> Delivered:
         """Send a reply that was just written down: its first row already counts as on its way."""
@@ -74,8 +75,7 @@ class Delivery:
     def stop(self) -> None:
         """Begin no further send; one on the wire is awaited and recorded."""
         self._stopped = True
-        if self._pausing is not None:
-            self._pausing.cancel()
+        self._end_pause()
 
     def leave(self) -> None:
         """End at once: the daemon goes, and what is open is taken up by the next one."""
@@ -85,8 +85,20 @@ class Delivery:
     async def _bounded(self, waiting: Sequence[_Sending]) -> Delivered:
         async with asyncio.TaskGroup() as group:
             self._delivering = group.create_task(self._all(waiting), name=f"delivery {self._message.id}")
+            await self._outlast(self._delivering)
         task, self._delivering = self._delivering, None
         return "left" if task.cancelled() else task.result()
+
+    async def _outlast(self, delivering: asyncio.Task[Delivered]) -> None:
+        """Wait for a delivery; the end of the tool that sends it lets what is on the wire arrive and be recorded."""
+        self._cut_off = False
+        try:
+            await asyncio.wait([delivering])
+        except asyncio.CancelledError:
+            self._cut_off = True
+            self._end_pause()
+            await asyncio.wait([delivering])
+            raise
 
     async def _all(self, waiting: Sequence[_Sending]) -> Delivered:
         for number, sending in enumerate(waiting):
@@ -105,7 +117,7 @@ class Delivery:
         """Send one part. Raises: FermixError when it is given up."""
         began_at = self._clock.monotonic()
         for tried in range(1, TRIES + 1):
-            if self._stopped:
+            if self._ends():
                 break
             try:
                 platform_id = await self._attempt(sending)
@@ -164,8 +176,17 @@ class Delivery:
         except (ChannelUnavailable, TimeoutError) as error:
             raise ChannelUnavailable(f"it cannot be looked up: {error}", landed=True) from error
 
+    def _ends(self) -> bool:
+        return self._stopped or self._cut_off
+
+    def _end_pause(self) -> None:
+        if self._pausing is not None:
+            self._pausing.cancel()
+
     async def _pause(self, seconds: float) -> None:
         """Wait before the next try; a stop ends the wait."""
+        if self._ends():
+            return
         async with asyncio.TaskGroup() as group:
             self._pausing = group.create_task(self._clock.sleep(seconds), name="delivery pause")
         self._pausing = None
