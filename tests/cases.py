@@ -115,7 +115,6 @@ OPEN = {
     "R-3": UNTESTED,
     "R-4": WEB,
     "R-5": WEB,
-    "R-8": WEB,
     "R-9": UNTESTED,
     "R-10": WEB,
     "R-11": WEB,

@@ -131,7 +131,8 @@ class Approvals:
     def _find(self, code: str) -> Pending | None:
         if (named := self._pending.get(code.lower())) is not None:
             return named
-        return next((pending for pending in self._pending.values() if pending.prompt.token == code.upper()), None)
+        stated = code.upper().encode("utf-8", "replace")
+        return next((pending for pending in self._pending.values() if _same(pending.prompt.token, stated)), None)
 
     def _forget_old(self) -> None:
         before = self._clock.monotonic() - REMEMBERED_S
@@ -151,6 +152,11 @@ def _may_answer(pending: Pending, code: str, answer: Message, *, local: bool) ->
         return False
     own_chat = answer.private and (here.channel, here.user_id) == (asked.channel, asked.user_id)
     return local or own_chat
+
+
+def _same(token: str, stated: bytes) -> bool:
+    """Compare in a time that does not tell how much of it is right."""
+    return secrets.compare_digest(token.encode("ascii"), stated)
 
 
 def _token() -> str:

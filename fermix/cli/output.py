@@ -35,4 +35,6 @@ def not_running(verb: str, *, as_json: bool = False, advice: str = START_ADVICE)
 
 
 def print_json(value: Mapping[str, object]) -> None:
-    print(json.dumps(value, ensure_ascii=False, indent=2))
+    """Print it readable in every language; what a terminal would act on or hide is escaped as JSON allows."""
+    text = json.dumps(value, ensure_ascii=False, indent=2)
+    print("".join(char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text))

@@ -16,10 +16,9 @@ from typing import Literal
 
 from fermix.clock import Clock
 from fermix.events import Events, MessageSettled
-from fermix.gateway.authorize import Authorization
+from fermix.gateway.authorize import Authorization, lesser
 from fermix.gateway.ledger import Entry, Ledger
 from fermix.message import ConversationKey, Message
-from fermix.trust import Trust
 
 log = logging.getLogger(__name__)
 
@@ -109,7 +108,9 @@ class Albums:
         await album.quiet()
         self._close(album)
         first, *others = album.parts
-        whole = Part(_joined([part.message for part in album.parts]), _least(album.parts), first.entry)
+        whole = Part(
+            _joined([part.message for part in album.parts]), lesser(*(part.sender for part in album.parts)), first.entry
+        )
         self._ledger.merge(first.entry, whole.message, whole.sender.trust, [part.entry for part in others])
         self._tell(others, "handled")
         return whole
@@ -179,9 +180,3 @@ def _joined(parts: Sequence[Message]) -> Message:
         media=tuple(file for part in parts for file in part.media),
         album=None,
     )
-
-
-def _least(parts: Sequence[Part]) -> Authorization:
-    """What every part was allowed: a right that was taken away between two of them is gone for all."""
-    operator = all(part.sender.trust is Trust.OPERATOR for part in parts)
-    return Authorization(Trust.OPERATOR if operator else Trust.GUEST, all(part.sender.commands for part in parts))

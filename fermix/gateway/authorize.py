@@ -87,7 +87,7 @@ class Authorizer:
         access = self._channels.get(message.channel)
         if access is None:
             return Denial("unknown_channel")
-        verdict = _judge(access, (message.sender.id or "").strip())
+        verdict = _judge(access, message)
         if isinstance(verdict, Denial):
             self._remember(message)
         return verdict
@@ -108,6 +108,13 @@ class Authorizer:
             rows.popitem(last=False)
 
 
+def lesser(first: Authorization, *others: Authorization) -> Authorization:
+    """Return what every one of them was allowed: a right that one of them lacks is gone."""
+    every = (first, *others)
+    operator = all(one.trust is Trust.OPERATOR for one in every)
+    return Authorization(Trust.OPERATOR if operator else Trust.GUEST, all(one.commands for one in every))
+
+
 def described(message: Message) -> str:
     """Name a sender in one line of the log. What strangers call themselves is spelled out and cut."""
     sender = message.sender
@@ -121,10 +128,11 @@ def _quoted(text: str | None) -> str:
     return repr(text if text is None else spelled(text[:SHOWN_CHARS]))
 
 
-def _judge(access: Access, sender: str) -> Authorization | Denial:
+def _judge(access: Access, message: Message) -> Authorization | Denial:
     if access.local:
         return Authorization(Trust.OPERATOR, commands=True)
-    if not sender:
+    sender = (message.sender.id or "").strip()
+    if not sender or message.origin is not None:  # only what comes from this machine may say so
         return Denial("unauthorized")
     if sender == access.owner:
         return Authorization(Trust.OPERATOR, commands=True)

@@ -22,7 +22,7 @@ from fermix.agent.turn import Turn
 from fermix.clock import Clock
 from fermix.events import Events, MessageReceived, MessageSettled, ServiceState, preview
 from fermix.gateway.answer import BROKEN, UNWRITTEN, Agent, Answer, TurnServices
-from fermix.gateway.authorize import Authorization, Authorizer, Denial, described
+from fermix.gateway.authorize import Authorization, Authorizer, Denial, described, lesser
 from fermix.gateway.channel import Channel, StreamTier
 from fermix.gateway.command import Command, CommandContext, Conversations, is_attended, parse, stop_reach, why_refused
 from fermix.gateway.ledger import Entry, Ledger, Outcome, Unfinished
@@ -99,7 +99,7 @@ class Gateway:
 
         Raises: NeedsOperator or Unavailable when it cannot be written down; then the platform must send it again.
         """
-        if (problem := _problem_of(message)) is not None:
+        if (problem := _problem_of(message, channel)) is not None:
             log.error("message dropped: %s (channel %r)", problem, message.channel)
             return
         verdict = self._rooms.authorizer.resolve(message)
@@ -145,8 +145,7 @@ class Gateway:
         verdict = self._rooms.authorizer.resolve(found.message)
         if isinstance(verdict, Denial):
             return None
-        trust = verdict.trust if verdict.trust is found.trust else Trust.GUEST
-        return Authorization(trust, commands=verdict.commands and found.commands)
+        return lesser(verdict, Authorization(found.trust, found.commands))
 
     def _take_up(self, found: Unfinished, channel: Channel) -> None:
         message, sender = found.message, self._sender_now(found)
@@ -344,12 +343,14 @@ class Gateway:
             self.lanes.leave_all()
 
 
-def _problem_of(message: Message) -> str | None:
-    """Name the first required field that is blank, or that no disk and no wire can hold; content may be both."""
+def _problem_of(message: Message, channel: Channel) -> str | None:
+    """Name the first required field that is blank, or that no disk and no wire can hold; content may be both. A channel
+    speaks for itself alone: what it hands over cannot pass for another's.
+    """
     for name in REQUIRED:
         text = str(getattr(message, name))
         if not text.strip():
             return f"field {name} is missing"
         if valid_text(text) != text:
             return f"field {name} holds half a character"
-    return None
+    return None if message.channel == channel.name else f"channel {channel.name!r} handed it over"

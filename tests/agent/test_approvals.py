@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import secrets
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
@@ -156,3 +158,65 @@ async def test_a_restart_means_no() -> None:
     prompt = await Desk().ask()
 
     assert Desk().approvals.take(prompt.token, _reply(), local=False) == "unknown"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [str.swapcase, lambda code: code[:-1], lambda code: f"{code}A", lambda code: "".join(map(wide, code)),
+     lambda code: f"{code[:4]}\u200b{code[4:]}", lambda code: f"{code[:4]} {code[4:]}", lambda code: f"{code}\0",
+     lambda code: "\ud800" * 8, lambda code: "A" * 1_000_000, lambda code: ""],
+)  # fmt: skip
+async def test_only_the_code_itself_is_the_code(change: Callable[[str], str]) -> None:
+    """What looks like it, holds it or is made to break the comparison is no code and burns none."""
+    desk = Desk()
+    prompt = await desk.ask()
+    taken = desk.approvals.take(change(prompt.token), _reply(), local=False)
+
+    if change is str.swapcase:
+        assert isinstance(taken, Pending)
+    else:
+        assert taken == "unknown"
+        assert isinstance(desk.approvals.take(prompt.token, _reply(), local=False), Pending)
+
+
+def wide(char: str) -> str:
+    return chr(ord(char) + 0xFEE0)
+
+
+async def test_ten_thousand_wrong_codes_burn_nothing_and_leave_nothing() -> None:
+    """Guessing is for the operator alone, and a guess costs the question nothing; 40 bits outlive it by far."""
+    desk = Desk()
+    prompt = await desk.ask()
+    guesses = {desk.approvals.take(f"{number:08}", _reply(), local=False) for number in range(10_000)}
+
+    assert guesses == {"unknown"}
+    assert len(desk.approvals._pending) == 1
+    assert isinstance(desk.approvals.take(prompt.token, _reply(), local=False), Pending)
+
+
+async def test_a_code_is_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """R-8: how long an answer takes does not tell how much of a guess was right."""
+    compared: list[tuple[bytes, bytes]] = []
+
+    def compare(token: bytes, stated: bytes) -> bool:
+        compared.append((token, stated))
+        return token == stated
+
+    monkeypatch.setattr(secrets, "compare_digest", compare)
+    desk = Desk()
+    prompt = await desk.ask()
+    desk.approvals.take("WRONG", _reply(), local=False)
+    desk.approvals.take(prompt.token, _reply(), local=False)
+
+    token = prompt.token.encode()
+    assert compared == [(token, b"WRONG"), (token, token)]
+
+
+async def test_codes_and_ids_cannot_be_foreseen() -> None:
+    """R-21: neither of them says anything about what it stands for, or about the next one."""
+    desk = Desk()
+    prompts = [await desk.ask(f"seal {number}") for number in range(50)]
+
+    assert len({prompt.token for prompt in prompts} | {prompt.id for prompt in prompts}) == 100
+    assert {len(prompt.token) for prompt in prompts} == {8}
+    assert {len(prompt.id) for prompt in prompts} == {12}

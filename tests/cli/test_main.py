@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import subprocess
 import sys
@@ -139,3 +140,15 @@ def test_json_is_plain_unicode(capsys: pytest.CaptureFixture[str]) -> None:
     output.print_json({"text": "größe 你好"})
 
     assert capsys.readouterr().out == '{\n  "text": "größe 你好"\n}\n'
+
+
+@pytest.mark.parametrize(
+    "text", ["\x9b31m", "\u202egnp", "\u200b", "\U000e0041", "\ud800", "\x7f", "\x1b[2J", "\u2028"]
+)
+def test_json_holds_nothing_that_a_terminal_acts_on_or_hides(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """INJ-07: what strangers call themselves and what models write stands in it."""
+    output.print_json({"name": text})
+    printed = capsys.readouterr().out
+
+    assert printed.replace("\n", "").isprintable()
+    assert json.loads(printed) == {"name": text}

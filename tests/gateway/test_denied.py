@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+import fermix
 from fermix.agent.turn import ReplyPort, Turn, TurnOutcome
 from fermix.gateway import Access
-from fermix.message import InboundKind
+from fermix.message import InboundKind, LocalOrigin
 from fermix.trust import Trust
 from tests.fakes.channel import FakeAgent, completed, message
 from tests.gateway.conftest import Install
 from tests.requirements import covers
+
+PACKAGE = Path(fermix.__file__).parent
 
 
 @pytest.mark.parametrize("who", ["owner", "guest"])
@@ -66,3 +72,36 @@ async def test_who_is_taken_off_while_he_waits_is_refused_by_the_next_start(inst
 
     assert (life.agent.started, install.platform.log()) == ([], [])
     assert install.outcomes() == {"m1": "refused"}
+
+
+async def test_a_channel_speaks_for_itself_alone(install: Install) -> None:
+    """R-6: whatever a platform sends, it cannot pass for the terminal or for another platform."""
+    async with install.start() as life:
+        for name in ("cli", "daemon", "telegram", "Chat"):
+            await life.gateway.ingest(message("hi", channel=name, sender="1"), life.channel)
+
+        assert (life.channel.sent, life.agent.started, life.news.drain()) == ([], [], [])
+    assert install.rows("SELECT * FROM inbox") == []
+
+
+async def test_nobody_far_away_stands_at_this_machine(install: Install) -> None:
+    """R-6: an origin is what the socket makes for its peer; on a remote channel it is a forgery."""
+    async with install.start() as life:
+        said = replace(message("hi", channel="chat", sender="1"), origin=LocalOrigin(Path("/")))
+        await life.gateway.ingest(said, life.channel)
+
+        assert (life.channel.sent, life.agent.started, life.news.drain()) == ([], [], [])
+
+
+def test_trust_is_made_in_one_place() -> None:
+    """R-6: nothing else in the product makes a verdict, and only the socket says where somebody stands."""
+    makers: dict[str, set[str]] = {"Authorization": set(), "LocalOrigin": set()}
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in makers:
+                makers[node.func.id].add(path.relative_to(PACKAGE).as_posix())
+
+    assert makers == {
+        "Authorization": {"gateway/authorize.py", "gateway/gateway.py"},  # the latter as a row of the ledger holds it
+        "LocalOrigin": {"daemon/answers.py"},
+    }

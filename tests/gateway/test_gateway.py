@@ -19,7 +19,7 @@ from fermix.gateway import Access, Authorizer, Gateway, Ledger, Rooms
 from fermix.gateway.commands.catalog import COMMANDS
 from fermix.gateway.commands.stop import USAGE
 from fermix.gateway.gateway import BROKEN, EMPTY, RESTARTING
-from fermix.message import ConversationKey
+from fermix.message import ConversationKey, Message
 from fermix.store import Database
 from tests.fakes.channel import FakeAgent, FakeChannel, completed, message
 from tests.fakes.clock import ManualClock
@@ -56,7 +56,12 @@ class House:
         said = message(text, id=id, chat=chat)
         if sender is not None:
             said = message(text, id=id, chat=chat, channel="telegram", sender=sender)
-        await self.gateway.ingest(said, self.channel)
+        await self.ingest(said)
+
+    async def ingest(self, said: Message) -> None:
+        """Hand it over on its own channel; both stand before the same platform."""
+        remote = FakeChannel("telegram", platform=self.channel.platform)
+        await self.gateway.ingest(said, self.channel if said.channel == "cli" else remote)
 
     async def settled(self, count: int) -> list[MessageSettled]:
         found: list[MessageSettled] = []
@@ -118,7 +123,7 @@ async def test_a_stranger_reaches_nothing(caplog: pytest.LogCaptureFixture) -> N
     async with house() as rooms:
         stranger = message("hi", channel="telegram", sender="evil\nid", id="x")
         with caplog.at_level(logging.WARNING):
-            await rooms.gateway.ingest(stranger, rooms.channel)
+            await rooms.ingest(stranger)
 
         assert rooms.news.drain() == []
         assert (rooms.channel.sent, rooms.agent.started) == ([], [])
@@ -129,7 +134,7 @@ async def test_a_stranger_reaches_nothing(caplog: pytest.LogCaptureFixture) -> N
 @covers("ingress.required-fields", "ingress.invalid.dropped")
 async def test_a_message_without_a_required_field_is_dropped_with_its_name(caplog: pytest.LogCaptureFixture) -> None:
     async with house() as rooms:
-        await rooms.gateway.ingest(message("hi", id=""), rooms.channel)
+        await rooms.ingest(message("hi", id=""))
 
         assert (rooms.channel.sent, rooms.agent.started) == ([], [])
         assert "field id is missing" in caplog.text
@@ -360,7 +365,7 @@ async def test_whoami_and_help_answer_without_a_turn() -> None:
 async def test_a_guest_is_refused_what_is_the_owners_and_is_not_shown_it() -> None:
     async with house() as rooms:
         for id, text in (("m1", "/new"), ("m2", "/help")):
-            await rooms.gateway.ingest(message(text, id=id, channel="telegram", sender="3"), rooms.channel)
+            await rooms.ingest(message(text, id=id, channel="telegram", sender="3"))
         sent = dict(await rooms.channel.wait_for(2))
 
         assert sent["m1"] == "/new is for the owner of this agent."
@@ -396,7 +401,7 @@ async def test_the_turn_carries_the_trust_decided_at_the_door() -> None:
 
     async with house(FakeAgent(look)) as rooms:
         await rooms.say("hi", id="m1")
-        await rooms.gateway.ingest(message("hi", id="m2", channel="telegram", sender="2"), rooms.channel)
+        await rooms.ingest(message("hi", id="m2", channel="telegram", sender="2"))
         await rooms.settled(2)
 
         assert sorted(seen) == [("m1", "operator", True), ("m2", "guest", True)]

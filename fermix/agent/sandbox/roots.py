@@ -21,7 +21,7 @@ Source = Literal["workspace", "launch", "request", "grant", "home"]
 Identity = tuple[int, int]  # device and inode
 
 IN_USER_HOME = (".ssh", ".aws", ".gnupg", ".docker", ".kube", ".codex", ".anthropic", ".claude", ".claude.json")
-OF_THE_SYSTEM = ("/etc", "/usr", "/bin", "/sbin", "/System", "/Library")
+OF_THE_SYSTEM = ("/etc", "/usr", "/bin", "/sbin", "/proc", "/sys", "/System", "/Library")
 DATABASE_SUFFIXES = ("", "-wal", "-shm", "-journal")
 
 

@@ -105,6 +105,22 @@ async def test_a_mode_that_opens_anything_widens(tmp_path: Path, before: str, af
         ("~/.ssh", "protected"),
         ("/etc", "protected"),
         ("/usr/share", "protected"),
+        ("/proc", "protected"),
+        ("/proc/self", "protected"),
+        ("/sys/kernel", "protected"),
+        ("/proc/self/root", "holds, a home"),
+        ("/usr/../etc", "protected"),
+        ("/tmp/../..", "holds, a home"),
+        ("~/..", "holds, a home"),
+        ("~/../user/.ssh/.", "protected"),
+        ("~/.fermix/workspace/../grants", "protected"),
+        ("//", "holds, a home"),
+        ("~root", "give the whole path"),
+        ("$HOME", "give the whole path"),
+        ("../shut", "give the whole path"),
+        ("", "give the whole path"),
+        ("\ufeff/etc", "give the whole path"),
+        ("file:///etc", "give the whole path"),
         ("~/.fermix/workspace", "open already"),
         ("/nowhere/at/all", "not a folder"),
         ("/dev/null", "not a folder"),
@@ -210,3 +226,15 @@ async def test_a_question_too_long_to_show_is_refused_not_cut(scene: Scene) -> N
     proposal = await scene.policy.propose(GrantPath(str(scene.shut)))
     with pytest.raises(Refused, match="too long to show"):
         scene.policy.wish(proposal, "x", "why " * 1_000)
+
+
+async def test_a_link_or_another_spelling_is_no_way_into_what_is_protected(scene: Scene) -> None:
+    """R-29: a grant is judged by where its path leads, and by what is there."""
+    keys = scene.root / "user/.ssh"
+    keys.mkdir()
+    (scene.root / "innocent").symlink_to(keys)
+    (scene.root / "chain").symlink_to(scene.root / "innocent")
+    (scene.root / "home").symlink_to(scene.root / "user")
+    for name in ("innocent", "chain", "chain/.", "home", "home/.ssh", "home/.fermix", "home/.fermix/grants/.."):
+        with pytest.raises(Refused, match="cannot be granted"):
+            await scene.policy.propose(GrantPath(f"{scene.root}/{name}"))
