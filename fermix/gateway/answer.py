@@ -1,7 +1,8 @@
 """The work of one turn in its lane: run, deliver, commit, settle.
 
 A stop ends the run and lets no further send begin; a reply on the wire is finished and recorded. When the daemon goes,
-an unfinished turn is left as it stands: it is unfinished in the ledger too, and the next start takes it up.
+an unfinished turn is left as it stands: it is unfinished in the ledger too, and the next start takes it up. Whatever
+breaks here, the message gets its last word and the lane goes on.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from fermix.agent.turn import Cancelled, Completed, Failed, ReplyPort, Turn, Tur
 from fermix.clock import Clock
 from fermix.events import Events, MessageSettled
 from fermix.gateway.ledger import Entry, Ledger, Outcome
-from fermix.gateway.replies import Replier
+from fermix.gateway.replies import Replier, past_failing
 
 log = logging.getLogger(__name__)
 
@@ -63,14 +64,16 @@ class Answer:
     async def run(self) -> None:
         started = self._services.clock.monotonic()
         self._services.ledger.begin(self._entry)
-        async with self._replier.answering():
-            outcome = await self._outcome()
-            settled = await self._settled(outcome)
+        try:
+            async with self._replier.answering():
+                settled = await self._settled(await self._outcome())
+        except Exception as error:
+            log.exception("what surrounds a turn broke")
+            settled = await self._settled(Failed(BROKEN, repr(error)))
         if settled is None and self._ending != "leave":
             settled = Failed(UNWRITTEN, "the ledger cannot be written")
         if settled is not None:
-            usage = outcome.usage if isinstance(outcome, Completed) else Usage()
-            self._tell(settled, self._services.clock.monotonic() - started, usage)
+            self._tell(settled, self._services.clock.monotonic() - started)
 
     def stop(self) -> None:
         self._services.ledger.stop(self._entry)
@@ -84,7 +87,7 @@ class Answer:
 
     def drop(self) -> None:
         self._services.ledger.settle(self._entry, "stopped")
-        self._tell(Cancelled(), 0.0, Usage())
+        self._tell(Cancelled(), 0.0)
 
     def _end(self, ending: Literal["stop", "leave"]) -> None:
         self._ending = ending
@@ -123,7 +126,7 @@ class Answer:
     async def _deliver(self, outcome: Completed) -> TurnOutcome | None:
         match await self._replier.answer(outcome.text, outcome.model):
             case "sent":
-                await self._services.agent.commit(self._turn, outcome)
+                await past_failing(self._services.agent.commit(self._turn, outcome), "storing an answer")
                 self._services.ledger.settle(self._entry, "answered")
                 return outcome
             case "failed":
@@ -134,12 +137,13 @@ class Answer:
                 return None
 
     async def _abandon(self, outcome: Cancelled | Failed, settles: Outcome) -> TurnOutcome:
-        await self._replier.abandon()
-        await self._services.agent.abandon(self._turn, outcome)
+        await past_failing(self._replier.abandon(), "taking back a draft")
+        await past_failing(self._services.agent.abandon(self._turn, outcome), "closing a turn in the history")
         self._services.ledger.settle(self._entry, settles)
         return outcome
 
-    def _tell(self, settled: TurnOutcome, duration_s: float, usage: Usage) -> None:
+    def _tell(self, settled: TurnOutcome, duration_s: float) -> None:
+        usage = settled.usage if isinstance(settled, Completed) else Usage()
         key, message_id = self._turn.key, self._turn.message.id
         error = settled.user_text if isinstance(settled, Failed) else ""
         self._services.events.emit(

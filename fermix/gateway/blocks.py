@@ -7,6 +7,7 @@ true: what was posted is never posted again, unless the answer turns out to be a
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from itertools import islice
@@ -15,6 +16,8 @@ from fermix.agent.model import Delta
 from fermix.clock import Clock
 from fermix.gateway.stream import Items, Post, Room
 from fermix.gateway.text import pieces
+
+log = logging.getLogger(__name__)
 
 BLOCK_CHARS = 1_200
 TICK_S = 1.0  # between two blocks, and without a new word until a shorter one goes out
@@ -77,8 +80,16 @@ class BlockStream:
             self._news.clear()
             await self._clock.sleep(TICK_S)
             async with self._writing:
-                if not self._frozen and await self._step(idle=not self._news.is_set()):
+                if not self._frozen and await self._guarded_step(idle=not self._news.is_set()):
                     self._news.set()
+
+    async def _guarded_step(self, *, idle: bool) -> bool:
+        try:
+            return await self._step(idle=idle)
+        except Exception:
+            log.exception("an answer can no longer be shown in blocks")
+            self._frozen = True
+            return False
 
     async def _step(self, *, idle: bool) -> bool:
         """Post at most one block; returns whether there is more to look at."""

@@ -107,6 +107,9 @@ class Delivery:
             except FermixError as error:
                 log.warning("a reply to %s could not be delivered: %s", self._message.channel, error)
                 ended, reason = "failed", str(error)
+            except Exception as error:
+                log.exception("the delivery of a reply to %s broke", self._message.channel)
+                ended, reason = "failed", repr(error)
             if ended != "sent":
                 for left in waiting[number:]:
                     self._ledger.failed(left.part, reason)

@@ -77,8 +77,16 @@ class DraftStream:
             await self._chat.pace()
             self._news.clear()
             async with self._writing:
-                if not self._frozen and await self._step():
+                if not self._frozen and await self._guarded_step():
                     self._news.set()
+
+    async def _guarded_step(self) -> bool:
+        try:
+            return await self._step()
+        except Exception:
+            log.exception("an answer can no longer be shown while it is written")
+            self._frozen = True
+            return False
 
     async def _step(self) -> bool:
         """Write what is newest; returns whether there is more to do at once."""
@@ -303,6 +311,11 @@ class _Chat:
         except ChannelUnavailable as error:
             self._cooled_at = max(self._cooled_at, self._clock.monotonic() + (error.retry_after_s or 0.0))
             raise
+        except FermixError as error:
+            raise ChannelUnavailable(str(error)) from error
+        except Exception as error:  # an adapter's bug ends neither the turn nor the daemon
+            log.exception("channel %s broke in a draft", self._message.channel)
+            raise ChannelUnavailable(f"the channel broke: {error!r}", landed=True) from error
         finally:
             self._call = None
 

@@ -263,11 +263,8 @@ class Gateway:
 
     async def _end(self, accepted: Accepted, sentence: str, outcome: Outcome) -> None:
         """Answer with a sentence of our own and no turn."""
-        if await accepted.replier.tell(sentence, outcome) != "left":
-            self._settle(accepted, outcome, "" if outcome == "handled" else sentence)
-        else:  # it stays unfinished in the ledger; those behind it in the lane go on
-            accepted.slot.release()
-            self._tell_settled(accepted, UNWRITTEN)
+        await accepted.replier.tell(sentence, outcome)
+        self._settle(accepted, outcome, "" if outcome == "handled" else sentence)
 
     async def _command(self, command: Command, rest: str, accepted: Accepted, message: Message) -> None:
         sender, replier, rooms = accepted.sender, accepted.replier, self._rooms
@@ -314,7 +311,10 @@ class Gateway:
 
     def _settle(self, accepted: Accepted, outcome: Outcome, error: str = "") -> None:
         accepted.slot.release()
-        self._rooms.ledger.settle(accepted.entry, outcome)
+        if accepted.replier.owes:  # it stays unfinished in the ledger; those behind it in the lane go on
+            error = UNWRITTEN
+        else:
+            self._rooms.ledger.settle(accepted.entry, outcome)
         self._tell_settled(accepted, error)
 
     def _tell_settled(self, accepted: Accepted, error: str) -> None:

@@ -15,10 +15,10 @@ from typing import Literal, assert_never
 from fermix.agent.turn import Cancelled, Failed, Turn
 from fermix.errors import ChannelUnavailable
 from fermix.events import MessageSettled
-from fermix.gateway.answer import UNDELIVERED, TurnServices
+from fermix.gateway.answer import BROKEN, UNDELIVERED, TurnServices
 from fermix.gateway.channel import Channel
 from fermix.gateway.ledger import UNKNOWN_DRAFT, Outcome, Outgoing, Unfinished
-from fermix.gateway.replies import Replier
+from fermix.gateway.replies import Replier, past_failing
 
 log = logging.getLogger(__name__)
 
@@ -87,6 +87,14 @@ class Recovered:
         self._replier = replier
 
     async def run(self) -> None:
+        try:
+            await self._do()
+        except Exception:
+            log.exception("a message of an earlier start broke")
+            if await self._replier.tell(BROKEN, "failed") != "left":
+                self._settle("failed", BROKEN)
+
+    async def _do(self) -> None:
         match self._step:
             case "deliver":
                 await self._deliver()
@@ -110,7 +118,7 @@ class Recovered:
         self._settle("stopped")
 
     async def _deliver(self) -> None:
-        found, agent = self._found, self._services.agent
+        found, agent, turn = self._found, self._services.agent, self._turn
         between, final = _parted(found.replies)
         await self._replier.resume(between)
         ended = await self._replier.resume(final)
@@ -119,10 +127,10 @@ class Recovered:
         if found.answer is None:
             self._settle(final[-1].settles or "handled")
         elif ended == "sent":
-            await agent.restore(self._turn, found.answer, found.model or "")
+            await past_failing(agent.restore(turn, found.answer, found.model or ""), "storing an answer")
             self._settle("answered")
         elif ended == "failed":
-            await agent.abandon(self._turn, Failed(UNDELIVERED, "delivery failed"))
+            await self._close(Failed(UNDELIVERED, "delivery failed"))
             self._settle("answered", UNDELIVERED)
         else:
             await self._stop()
@@ -133,12 +141,15 @@ class Recovered:
             return
         if await self._replier.tell(sentence, "excused") == "left":
             return
-        await self._services.agent.abandon(self._turn, Failed(sentence, "restarted"))
+        await self._close(Failed(sentence, "restarted"))
         self._settle("excused", sentence)
 
     async def _stop(self) -> None:
-        await self._services.agent.abandon(self._turn, Cancelled())
+        await self._close(Cancelled())
         self._settle("stopped")
+
+    async def _close(self, outcome: Cancelled | Failed) -> None:
+        await past_failing(self._services.agent.abandon(self._turn, outcome), "closing a turn in the history")
 
     def _settle(self, outcome: Outcome, error: str = "") -> None:
         message = self._found.message

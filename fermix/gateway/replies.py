@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -59,6 +59,7 @@ class Replier:
         self._effect_marked = False
         self._doubtful = False
         self._left = False
+        self.owes = False  # whether the last word could not be written down: the next start has it
 
     def doubt(self) -> None:
         """An earlier process may have left a draft in the chat that nobody can remove: the answer says so."""
@@ -85,13 +86,19 @@ class Replier:
         self._said.add(reply.text)
 
     async def tell(self, text: str, settles: Outcome = "handled") -> Delivered:
-        """Send a sentence of our own that is the last word on the message. Raises nothing that was foreseen."""
+        """Send a sentence of our own that is the last word on the message. Raises nothing."""
+        self.owes = True
         try:
             rows = await self._ledger.outgoing(self._entry, self._split(text), settles=settles)
         except FermixError as error:
             log.error("a reply cannot be written down and waits for the next start: %s", error)  # noqa: TRY400
             return "left"
-        return await self._deliver(rows, text)
+        except Exception:
+            log.exception("a reply cannot be written down and waits for the next start")
+            return "left"
+        ended = await self._deliver(rows, text)
+        self.owes = ended == "left"
+        return ended
 
     async def answer(self, text: str, model: str) -> Delivered:
         """Send what the agent said; what this turn has sent already is not said twice (DLV-09)."""
@@ -103,15 +110,24 @@ class Replier:
         except FermixError as error:
             log.error("an answer cannot be written down and waits for the next start: %s", error)  # noqa: TRY400
             return "left"
-        sealed = await self._stream.seal() if rows else None
+        sealed = await self._sealed() if rows else None
         if sealed is not None:
             self._ledger.sent(rows[0], sealed)
         ended = await self._send_rows(rows[1:] if sealed is not None else rows)
         if ended != "left":
             if rows:
                 self._report(ended, text)
-            await self._stream.sweep()
+            await past_failing(self._stream.sweep(), "removing drafts")
         return ended
+
+    async def _sealed(self) -> str | None:
+        """Turn the draft into the first part of the answer; what breaks is taken back, and the answer comes whole."""
+        try:
+            return await self._stream.seal()
+        except Exception:
+            log.exception("a draft could not be sealed")
+            await past_failing(self._stream.abandon(), "taking back a draft")
+            return None
 
     async def abandon(self) -> None:
         """There is no answer: take back what stood for one."""
@@ -191,6 +207,14 @@ class Replier:
     def _report(self, ended: Delivered, text: str) -> None:
         key, error = self._message.key, "" if ended == "sent" else ended
         self._events.emit(MessageDelivered(key, self._message.id, ended == "sent", preview(text), error))
+
+
+async def past_failing(step: Awaitable[None], doing: str) -> None:
+    """Do what must not keep a message from being settled: what it raises is logged."""
+    try:
+        await step
+    except Exception:
+        log.exception("%s failed", doing)
 
 
 def _room_of(channel: Channel) -> Room:

@@ -52,4 +52,6 @@ async def _call(sign: Typing, message: Message) -> float:
     except ChannelUnavailable as error:
         log.info("a typing sign to %s failed: %s", message.channel, error)
         return error.retry_after_s or 0.0
+    except Exception:
+        log.exception("channel %s broke in a typing sign", message.channel)
     return 0.0
