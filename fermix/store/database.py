@@ -29,6 +29,7 @@ T = TypeVar("T")
 Connection = sqlite3.Connection
 SqlValue = None | int | float | str | bytes
 
+COMPANY_S = 0.001  # what nobody waits for goes with a write that somebody does, when one comes at once
 CLOSING_S = 5.0  # half of what a stopping daemon has
 
 
@@ -75,7 +76,8 @@ class Database:
         if self._closed:
             raise Unavailable("the database is closed")
         job = Job(fn, durable, asyncio.get_running_loop().create_future())
-        self._gather(job)
+        self._gathered.append(job)
+        asyncio.get_running_loop().call_soon(self._hand_over)
         return cast("T", await job.done)  # what `fn` returned, which the queue of mixed jobs cannot type
 
     def post(self, fn: Callable[[Connection], None]) -> None:
@@ -87,7 +89,9 @@ class Database:
             return
         job = Job(fn, False, asyncio.get_running_loop().create_future())
         job.done.add_done_callback(_tell_failure)
-        self._gather(job)
+        if not self._gathered:
+            asyncio.get_running_loop().call_later(COMPANY_S, self._hand_over)
+        self._gathered.append(job)
 
     async def read(self, sql: str, parameters: Sequence[SqlValue] = ()) -> list[tuple[SqlValue, ...]]:
         """Run one query. Raises: NeedsOperator when the file is damaged, Unavailable when it is held or closed."""
@@ -112,11 +116,6 @@ class Database:
         for row in rows:
             check_content(tuple(row), self._path)
         self._checked = True
-
-    def _gather(self, job: Job) -> None:
-        if not self._gathered:
-            asyncio.get_running_loop().call_soon(self._hand_over)
-        self._gathered.append(job)
 
     def _hand_over(self) -> None:
         if self._gathered:

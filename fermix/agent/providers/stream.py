@@ -98,20 +98,23 @@ class _Stream:
             raise _malformed(str(error)) from error
 
     def _take_all(self, events: list[ServerEvent]) -> None:
+        news = False
         for event in events:
             if self._reader.draft.ended:
-                return
-            self._take(event)
+                break
+            news = self._take(event) or news
+        if news:
+            self._bound.reschedule(asyncio.get_running_loop().time() + self._patience.news_s)
 
-    def _take(self, event: ServerEvent) -> None:
+    def _take(self, event: ServerEvent) -> bool:
+        """Return whether it was a part of the answer."""
         if event.data.strip() == END_MARK:
             self._reader.draft.ended = True
-            return
+            return False
         parsed = _an_event(event.data)
-        if parsed.get("type") not in _NO_NEWS:
-            self._bound.reschedule(asyncio.get_running_loop().time() + self._patience.news_s)
         for delta in self._reader.read(parsed):
             self._show(delta)
+        return parsed.get("type") not in _NO_NEWS
 
 
 def _an_event(text: str) -> JsonObject:
