@@ -429,7 +429,6 @@ OPEN = frozenset(
         "ingress.voice.entry",
         "album.telegram",
         "album.whatsapp",
-        "album.debounce",
         "album.others-at-once",
         "command.enqueues",
         "turn.compaction.preflight",

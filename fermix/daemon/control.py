@@ -16,7 +16,7 @@ from fermix.agent.providers.local_provider import LocalProvider
 from fermix.agent.providers.routing import Router
 from fermix.agent.registry import CapabilityRegistry
 from fermix.agent.sandbox import Policy
-from fermix.channels.catalog import CHANNELS, access_rules, stream_tiers
+from fermix.channels.catalog import CHANNELS, access_rules, album_times, stream_tiers
 from fermix.clock import Clock
 from fermix.config.model import Config, LocalModelSettings
 from fermix.config.secret_store import open_store
@@ -138,7 +138,7 @@ class Control:
         self._config = config
         parts.health.waits_for_restart(restart)
         parts.authorizer.use(access_rules(config))
-        parts.gateway.stream_as(stream_tiers(config))
+        parts.gateway.use(streaming=stream_tiers(config), album_quiet_s=album_times(config))
         parts.media.use(None, config[TranscriptionSettings].max_file_bytes)
         parts.routes.use(candidates, config.core.local_model)
         parts.agent.reconfigure(registry=parts.registry, router=parts.routes.router, settings=prompt_settings(config))

@@ -25,7 +25,7 @@ from fermix.agent.providers.local_files import LocalFiles
 from fermix.agent.registry import CapabilityRegistry
 from fermix.agent.sandbox import Policy, Sandbox, SandboxSettings
 from fermix.agent.tools.catalog import ToolDeps, build_tools
-from fermix.channels.catalog import access_rules, stream_tiers
+from fermix.channels.catalog import access_rules, album_times, stream_tiers
 from fermix.channels.local import LocalChannel
 from fermix.clock import SystemClock
 from fermix.config.model import Config
@@ -108,7 +108,7 @@ async def serve(start: Start) -> None:
         authorizer, ledger = Authorizer(access_rules(config)), Ledger(database, clock)
         rooms = Rooms(agent, authorizer, ledger, conversations, policy, approvals, COMMANDS, events, clock, media)
         gateway = await house.enter_async_context(Gateway.open(rooms))
-        gateway.stream_as(stream_tiers(config))
+        gateway.use(streaming=stream_tiers(config), album_quiet_s=album_times(config))
         local, http = LocalChannel(audience), HttpServer(config.web.bind, config.web.port, health)
         await gateway.recover({local.name: local})
         parts = Parts(routes, agent, registry, embedded, http, health, workers, authorizer, policy, gateway, media)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -75,6 +75,19 @@ class Album:
             await self._clock.sleep(left_s)
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """An album that waits, as a stop finds it in its lane. `drop_first` settles the first part."""
+
+    albums: Albums
+    album: Album
+    drop_first: Callable[[], None]
+
+    def drop(self) -> None:
+        self.drop_first()
+        self.albums.drop(self.album)
+
+
 class Albums:
     """The open albums of all channels. One per gateway."""
 
@@ -108,15 +121,15 @@ class Albums:
         await album.quiet()
         self._close(album)
         first, *others = album.parts
-        whole = Part(
-            _joined([part.message for part in album.parts]), lesser(*(part.sender for part in album.parts)), first.entry
-        )
-        self._ledger.merge(first.entry, whole.message, whole.sender.trust, [part.entry for part in others])
+        sender = lesser(*(part.sender for part in album.parts))
+        whole = Part(_joined([part.message for part in album.parts]), sender, first.entry)
+        rows = [part.entry for part in others]
+        self._ledger.merge(first.entry, whole.message, rows, trust=sender.trust, commands=sender.commands)
         self._tell(others, "handled")
         return whole
 
     def drop(self, album: Album) -> None:
-        """Give up an open album that was stopped: what joined it gets its last word here, the first part elsewhere."""
+        """Give up an album that was stopped: what joined it gets its last word here, the first part elsewhere."""
         self._close(album)
         others = album.parts[1:]
         for part in others:

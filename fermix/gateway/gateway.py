@@ -2,7 +2,7 @@
 
 recover  take up what an earlier process left                         before anybody is heard
 ingest   normalize, authorize, write down, reserve the lane's place   the adapter acknowledges when it returns
-intake   reply path, media, empty check, commands, enqueue            one task per message, from the write on
+intake   reply path, album, media, empty check, commands, enqueue     one task per message, from the write on
 Answer   run the turn, deliver, commit, settle                        in the lane, one at a time
 """
 
@@ -21,6 +21,7 @@ from fermix.agent.sandbox import Policy
 from fermix.agent.turn import Turn
 from fermix.clock import Clock
 from fermix.events import Events, MessageReceived, MessageSettled, ServiceState, preview
+from fermix.gateway.albums import Album, Albums, Held, Part
 from fermix.gateway.answer import BROKEN, UNWRITTEN, Agent, Answer, TurnServices
 from fermix.gateway.authorize import Authorization, Authorizer, Denial, described, lesser
 from fermix.gateway.channel import Channel, StreamTier
@@ -69,6 +70,8 @@ class Accepted:
     entry: Entry
     slot: Slot
     replier: Replier
+    album: Album | None = None
+    """The album that this is the first part of, while the others may still come."""
 
 
 class Gateway:
@@ -82,6 +85,7 @@ class Gateway:
         self._ledger_problem = ""
         self._turns = TurnServices(rooms.agent, rooms.ledger, rooms.events, rooms.clock)
         self._replies = ReplyServices(rooms.ledger, rooms.events, rooms.clock)
+        self._albums = Albums(rooms.ledger, rooms.events, rooms.clock)
         self.lanes = Lanes(group, rooms.events)
 
     @classmethod
@@ -148,7 +152,8 @@ class Gateway:
         return lesser(verdict, Authorization(found.trust, found.commands))
 
     def _take_up(self, found: Unfinished, channel: Channel) -> None:
-        message, sender = found.message, self._sender_now(found)
+        message = found.message if found.untouched else replace(found.message, album=None)
+        sender = self._sender_now(found)
         if sender is None:
             log.warning("a message of an earlier start is refused: its sender is no longer allowed")
             self._rooms.ledger.settle(found.entry, "refused")
@@ -156,8 +161,9 @@ class Gateway:
         step = plan(found, command=self._command_of(message) is not None, now=self._rooms.clock.now())
         log.info("message %d of an earlier start: %s", found.entry.id, step)
         accepted = self._admit(message, sender, found.entry, channel)
-        accepted.slot.promised = True
-        self._start(self._resume(accepted, found, step, channel), message)
+        if accepted is not None:
+            accepted.slot.promised = True
+            self._start(self._resume(accepted, found, step, channel), message)
 
     async def _resume(self, accepted: Accepted, found: Unfinished, step: Step, channel: Channel) -> None:
         try:
@@ -166,6 +172,8 @@ class Gateway:
             log.exception("what a message of an earlier start left in its chat stays there")
         if found.doubtful:
             accepted.replier.doubt()
+        accepted = await self._whole(accepted)
+        found = replace(found, message=accepted.message)
         if step == "run":
             await self._prepare(accepted, again=found)
         else:
@@ -201,7 +209,7 @@ class Gateway:
         if not received.done():
             received.set_result(None)
         if accepted is not None:
-            await self._prepare(accepted)
+            await self._prepare(await self._whole(accepted))
 
     def _judge_ledger(self, problem: str) -> None:
         """Tell whoever watches when messages can no longer be taken, and when they can again."""
@@ -209,11 +217,15 @@ class Gateway:
             self._ledger_problem = problem
             self._rooms.events.emit(ServiceState("ledger", "down" if problem else "up", problem))
 
-    def _admit(self, message: Message, sender: Authorization, entry: Entry, channel: Channel) -> Accepted:
-        """Fix the order: from here on the message has its place."""
+    def _admit(self, message: Message, sender: Authorization, entry: Entry, channel: Channel) -> Accepted | None:
+        """Fix the order: from here on the message has its place. None when that is the one of its album."""
         self._rooms.events.emit(MessageReceived(message.key, message.id, sender.trust, preview(message.text)))
+        part = Part(message, sender, entry)
+        album = self._albums.take(part)
+        if album is not None and album.first is not part:
+            return None
         slot = self.lanes.reserve(message.key, message.id)
-        return Accepted(message, channel, sender, entry, slot, Replier(channel, message, entry, self._replies))
+        return Accepted(message, channel, sender, entry, slot, Replier(channel, message, entry, self._replies), album)
 
     async def _prepare(self, accepted: Accepted, again: Unfinished | None = None) -> None:
         """Prepare one message for its turn; every way out fills or releases the slot. `again` is what an earlier
@@ -237,6 +249,16 @@ class Gateway:
         except Exception:
             log.exception("a message broke on its way in")
             await self._end(accepted, BROKEN, "failed")
+
+    async def _whole(self, accepted: Accepted) -> Accepted:
+        """Wait for the rest of an album. A stop or a shutdown ends the wait and the whole intake with it."""
+        album = accepted.album
+        if album is None:
+            return accepted
+        first = self._answer(accepted, accepted.message)
+        async with accepted.slot.preparing(Held(self._albums, album, first.drop)):
+            whole = await self._albums.whole(album)
+        return replace(accepted, message=whole.message, sender=whole.sender, album=None)
 
     async def _with_media(self, accepted: Accepted) -> Message | None:
         """Return what the agent is to read; None when it failed, or a stop or a shutdown came first."""
@@ -321,9 +343,10 @@ class Gateway:
         shown = "failed" if error else "handled"
         self._rooms.events.emit(MessageSettled(accepted.message.key, accepted.message.id, shown, 0.0, error))
 
-    def stream_as(self, stated: Mapping[str, StreamTier]) -> None:
-        """Use what config states of streaming, by channel, from the next message on."""
-        self._replies = replace(self._replies, streaming=stated)
+    def use(self, *, streaming: Mapping[str, StreamTier], album_quiet_s: Mapping[str, float]) -> None:
+        """Use what config states by channel, from the next message on, and for albums from the next album on."""
+        self._replies = replace(self._replies, streaming=streaming)
+        self._albums.use(album_quiet_s)
 
     def stop(self, key: ConversationKey, message_id: str | None = None) -> tuple[int, int]:
         """Stop a conversation, or one of its messages. Returns how many turns stopped and how many were dropped."""
@@ -332,6 +355,7 @@ class Gateway:
     async def drain(self) -> None:
         """Take no new message and let the lanes end, for a bounded time; the next start takes up what still runs."""
         self._closing = True
+        self._albums.use({})  # what comes now is refused, each by itself
         self.lanes.leave_unprepared()
         try:
             async with asyncio.timeout(DRAIN_S):

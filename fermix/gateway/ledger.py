@@ -105,6 +105,11 @@ class Unfinished:
     replies: tuple[Outgoing, ...]
 
     @property
+    def untouched(self) -> bool:
+        """Whether it is as it was accepted: nothing was done for it, and nothing of it is lost."""
+        return not (self.begun or self.stopped or self.replies or self.media or self.outcome)
+
+    @property
     def doubtful(self) -> bool:
         """Whether a draft may stand in the chat that nobody can remove."""
         return self.draft is not None and self.draft.split("\n")[0] == UNKNOWN_DRAFT
@@ -169,12 +174,14 @@ class Ledger:
         """Remember the draft that stands in the chat, None when it is gone or sealed."""
         self._post("UPDATE inbox SET draft = ? WHERE id = ?", platform_id, entry.id)
 
-    def merge(self, entry: Entry, message: Message, trust: Trust, parts: Sequence[Entry]) -> None:
+    def merge(
+        self, entry: Entry, message: Message, parts: Sequence[Entry], *, trust: Trust, commands: bool = False
+    ) -> None:
         """Let one row carry a whole album, and end the rows of its other parts with it, in one transaction."""
-        carried = (trust.value, _encoded(message), entry.id)
+        carried = (trust.value, commands, _encoded(message), entry.id)
 
         def update(connection: Connection) -> None:
-            connection.execute("UPDATE inbox SET trust = ?, message_json = ? WHERE id = ?", carried)
+            connection.execute("UPDATE inbox SET trust = ?, commands = ?, message_json = ? WHERE id = ?", carried)
             ended = [(part.id,) for part in parts]
             connection.executemany("UPDATE inbox SET outcome = 'handled' WHERE id = ?", ended)
 

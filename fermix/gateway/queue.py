@@ -24,7 +24,15 @@ MOST_WAITING_BYTES = 1_000_000
 MOST_WAITING_MEDIA_BYTES = 64_000_000  # room for one message with as many pictures as it may have
 
 
-class Work(Protocol):
+class Unready(Protocol):
+    """What is to become work."""
+
+    def drop(self) -> None:
+        """It was stopped before it began; settle it."""
+        ...
+
+
+class Work(Unready, Protocol):
     """One turn on its way through a lane."""
 
     async def run(self) -> None:
@@ -37,10 +45,6 @@ class Work(Protocol):
 
     def leave(self) -> None:
         """The daemon goes: end at once without settling; the next start takes the message up."""
-        ...
-
-    def drop(self) -> None:
-        """The work was stopped before it began; settle it."""
         ...
 
 
@@ -61,7 +65,7 @@ class Slot:
         """Set when nothing is before it any more."""
         self._lane = lane
         self._preparing: asyncio.Task[object] | None = None
-        self._unready: Work | None = None
+        self._unready: Unready | None = None
 
     @property
     def prepares(self) -> bool:
@@ -69,7 +73,7 @@ class Slot:
         return self._preparing is not None
 
     @asynccontextmanager
-    async def preparing(self, unready: Work) -> AsyncGenerator[None]:
+    async def preparing(self, unready: Unready) -> AsyncGenerator[None]:
         """Surround what must be fetched before the work can be, for one message of a lane at a time.
 
         A stop cancels the task that is in here and drops `unready`, and the lane moves on; a shutdown cancels it and
@@ -121,12 +125,12 @@ class Slot:
         self._given_up()
         self.decided.set()
 
-    def _given_up(self) -> Work | None:
-        work, self.work = self.work or self._unready, None
+    def _given_up(self) -> Unready | None:
+        given_up, self.work = self.work or self._unready, None
         if self._preparing is not None:
             self._preparing.cancel()
             self.decided.set()  # now: what holds the bytes may take its time to let go
-        return work
+        return given_up
 
 
 class Lane:

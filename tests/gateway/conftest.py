@@ -24,6 +24,7 @@ from tests.fakes.platform import Platform
 from tests.fakes.policy import policy_in
 from tests.fakes.transcriber import hearing
 
+ALBUM_QUIET_S = 3.0
 ACCESS = {
     "cli": Access(local=True),
     "chat": Access(local=False, owner="1", listed=frozenset({"2", "4"}), commanders=frozenset({"4"})),
@@ -108,6 +109,7 @@ class Install:
                     media or hearing(),
                 )
                 async with Gateway.open(rooms) as gateway:
+                    gateway.use(streaming={}, album_quiet_s={channel.name: ALBUM_QUIET_S})
                     await gateway.recover({channel.name: channel})
                     yield Open(gateway, channel, agent, ledger, database, conversations, news)
 

@@ -189,7 +189,7 @@ async def test_an_album_becomes_one_row(disk: Disk) -> None:
     async with disk.open() as ledger:
         first, second = [await accepted(ledger, message("", id=id)) for id in ("m1", "m2")]
         merged = message("two pictures", id="m1")
-        ledger.merge(first, merged, Trust.GUEST, [second])
+        ledger.merge(first, merged, [second], trust=Trust.GUEST)
     async with disk.open() as ledger:
         (found,) = await ledger.unfinished()
 

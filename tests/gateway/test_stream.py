@@ -158,7 +158,7 @@ async def test_a_start_keeps_the_bubbles_that_begin_a_written_answer(install: In
 
 async def test_blocks_are_messages_that_no_start_repeats(install: Install) -> None:
     async with install.start(FakeAgent(Writer(waits=False)), fake(install)) as at:
-        at.gateway.stream_as({"chat": "block"})
+        at.gateway.use(streaming={"chat": "block"}, album_quiet_s={})
         await at.say("hi")
 
         assert await at.settled(1) == [("m1", "completed")]
@@ -176,7 +176,7 @@ async def test_how_a_turn_streams_is_decided_once(install: Install) -> None:
     async with install.start(FakeAgent(writer), fake(install, "drafts")) as at:
         await at.say("hi")
         await install.platform.until(lambda: bool(install.platform.shown()))
-        at.gateway.stream_as({"chat": "off"})
+        at.gateway.use(streaming={"chat": "off"}, album_quiet_s={})
         writer.go.set()
         await at.say("again", id="m2")
         await at.settled(2)
