@@ -17,6 +17,7 @@ from fermix.clock import SystemClock
 from fermix.events import Events
 from fermix.gateway import Abilities, Access, Authorizer, Gateway, Ledger, Rooms
 from fermix.gateway.commands.catalog import COMMANDS
+from fermix.gateway.media import MediaStep
 from fermix.home import Home
 from fermix.message import Message, Reply, Sender
 from fermix.setup.sections import SECTIONS
@@ -85,8 +86,9 @@ async def opened(folder: Path) -> AsyncGenerator[House]:
     access = {CHANNEL: Access(local=False, owner=OWNER)}
     async with Database.open(home.database) as database, Conversations.open(database, clock, events) as conversations:
         ledger = Ledger(database, clock)
+        approvals, media = Approvals(clock), MediaStep(None, 0)
         rooms = Rooms(
-            Instant(), Authorizer(access), ledger, conversations, policy, Approvals(clock), COMMANDS, events, clock
+            Instant(), Authorizer(access), ledger, conversations, policy, approvals, COMMANDS, events, clock, media
         )
         async with Gateway.open(rooms) as gateway:
             yield House(gateway, ledger, database, Quiet())
