@@ -64,7 +64,9 @@ class Artifact:
 
 @dataclass(frozen=True, slots=True)
 class PackagedPart:
-    """A stretch of an artifact inside a wheel of the package index: `member` is its path in the wheel."""
+    """A stretch of an artifact inside a wheel of the package index: `member` is its path in the wheel, "" the wheel
+    as it is.
+    """
 
     name: str
     version: str
@@ -74,10 +76,13 @@ class PackagedPart:
 
 @dataclass(frozen=True, slots=True)
 class Downloads:
-    """What `downloads.toml` says. The parts of a package list follow each other in the artifact."""
+    """What `downloads.toml` says. The parts of a package list follow each other in the artifact; the artifacts of a
+    bundle are of use only together.
+    """
 
     artifacts: Mapping[str, Artifact]
     packages: Mapping[str, tuple[PackagedPart, ...]]
+    bundles: Mapping[str, tuple[Artifact, ...]]
 
 
 def load_downloads() -> Downloads:
@@ -86,6 +91,7 @@ def load_downloads() -> Downloads:
     return Downloads(
         {name: Artifact(**fields) for name, fields in table["artifacts"].items()},
         {name: tuple(PackagedPart(**fields) for fields in parts) for name, parts in table["packages"].items()},
+        {name: tuple(Artifact(**fields) for fields in parts) for name, parts in table["bundles"].items()},
     )
 
 

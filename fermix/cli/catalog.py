@@ -91,6 +91,12 @@ def _engine(argv: list[str]) -> int:
     return engine.main(argv)
 
 
+def _listen(argv: list[str]) -> int:
+    from fermix.cli.verbs import listen
+
+    return listen.main(argv)
+
+
 def _search(argv: list[str]) -> int:
     from fermix.cli.verbs import search
 
@@ -110,5 +116,6 @@ VERBS = (
     Verb("model", "fetch the local model, or tell how it stands", _model),
     Verb("run", "run the daemon in the foreground (as --daemon)", _run, hidden=True),
     Verb("_engine", "serve the embedded model", _engine, hidden=True),
+    Verb("_listen", "turn recordings into text", _listen, hidden=True),
     Verb("_search", "search files by a regular expression", _search, hidden=True),
 )

@@ -79,10 +79,13 @@ async def run_child(
 class Child:
     """A helper that lives longer than one call. Read its `lines` all the time: it stalls when its pipe is full."""
 
-    def __init__(self, group: ProcessGroup, stdout: asyncio.StreamReader, errors: _Errors) -> None:
+    def __init__(
+        self, group: ProcessGroup, stdout: asyncio.StreamReader, errors: _Errors, stdin: asyncio.StreamWriter | None
+    ) -> None:
         self._group = group
         self._stdout = stdout
         self._errors = errors
+        self._stdin = stdin
         self.pid = group.pid
 
     @classmethod
@@ -95,34 +98,41 @@ class Child:
         env: Mapping[str, str],
         log: Path | None = None,
         grace_s: float = DEFAULT_LIMITS.grace_s,
+        told: bool = False,
     ) -> AsyncGenerator[Child]:
         """Start a helper; leaving asks it to end, waits `grace_s`, and kills it and all it started.
 
-        Its stderr goes to `log`, up to a mebibyte of each run. Raises: OSError when it cannot be started.
+        Its stderr goes to `log`, up to a mebibyte of each run. `told`: it reads what `write` sends. Raises: OSError
+        when it cannot be started.
         """
         errors = _Errors(log)
+        source = subprocess.PIPE if told else subprocess.DEVNULL
         with ExitStack() as undo:
             undo.callback(errors.close)
-            group = ProcessGroup(
-                argv, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-            )
+            group = ProcessGroup(argv, cwd=cwd, env=env, stdin=source, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
             undo.pop_all()
-        pipe = Pipe(_stream(group.process.stderr), errors.take)
-        transport: asyncio.BaseTransport | None = None
+        ends = ExitStack()
+        ends.callback(errors.close)
+        ends.callback(Pipe(_stream(group.process.stderr), errors.take).close)
         try:
             stdout = asyncio.StreamReader(LINE_BYTES)
             transport, _ = await asyncio.get_running_loop().connect_read_pipe(
                 lambda: asyncio.StreamReaderProtocol(stdout), _stream(group.process.stdout)
             )
-            yield cls(group, stdout, errors)
+            ends.callback(transport.close)
+            stdin = await _writer(_stream(group.process.stdin), ends) if told else None
+            yield cls(group, stdout, errors, stdin)
         finally:
             try:
                 await group.stop(grace_s)
             finally:
-                pipe.close()
-                errors.close()
-                if transport is not None:
-                    transport.close()
+                ends.close()
+
+    async def write(self, data: bytes) -> None:
+        """Send bytes to its stdin; only for one that was opened to be told. Raises: OSError when it reads no more."""
+        assert self._stdin is not None, "opened without `told`"
+        self._stdin.write(data)
+        await self._stdin.drain()
 
     async def wait(self) -> int:
         """Return its exit code once it and all it started have ended."""
@@ -153,6 +163,21 @@ def child_environment(environ: Mapping[str, str], names: Iterable[str]) -> dict[
 def _stream(stream: IO[bytes] | None) -> IO[bytes]:
     assert stream is not None, "asked for as a pipe"
     return stream
+
+
+async def _writer(stream: IO[bytes], ends: ExitStack) -> asyncio.StreamWriter:
+    """Make a writer that waits while the pipe is full. What is not sent when it ends is lost on purpose."""
+    loop = asyncio.get_running_loop()
+    transport, protocol = await loop.connect_write_pipe(
+        lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), stream
+    )
+    ends.callback(_abort, transport)
+    return asyncio.StreamWriter(transport, protocol, None, loop)
+
+
+def _abort(transport: asyncio.WriteTransport) -> None:
+    if not transport.is_closing():  # its reader may be gone already, and a second end is an error
+        transport.abort()
 
 
 async def _feed(stream: IO[bytes], data: bytes) -> None:

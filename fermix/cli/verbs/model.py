@@ -1,6 +1,7 @@
-"""`fermix model`: what the embedded model needs on this machine, and fetching it. Works without a daemon.
+"""`fermix model`: what the local models need on this machine, and fetching it. Works without a daemon.
 
-`fetch --json` prints one line of JSON for each step of progress, as the daemon reads it when it runs the verb itself.
+Two of them: the one that answers, and with `--voice` the one that listens to voice notes. `fetch --json` prints one
+line of JSON for each step of progress, as the daemon reads it when it runs the verb itself.
 """
 
 from __future__ import annotations
@@ -8,23 +9,41 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
-from collections.abc import Generator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from fermix.cli import output
+from fermix.cli.progress import show_progress
 from fermix.errors import FermixError
 from fermix.home import Home
 
 if TYPE_CHECKING:
-    from fermix.agent.providers.local_files import LocalFiles
     from fermix.events import DownloadProgress
-    from fermix.fetch import Report
+    from fermix.fetch import Artifact, Report
 
-PLAIN_STEP_PERCENT = 10
+
+class Files(Protocol):
+    """What a model needs on this machine."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def folder(self) -> Path: ...
+
+    @property
+    def weights(self) -> Artifact: ...
+
+    @property
+    def unsupported(self) -> str: ...
+
+    def missing(self) -> tuple[Artifact, ...]: ...
+
+    def done_bytes(self) -> int: ...
+
+    def fetch(self, brought: Sequence[Path], mirror: str | None, report: Report) -> None: ...
 
 
 def main(argv: list[str]) -> int:
@@ -40,11 +59,12 @@ def main(argv: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="fermix model", description="The embedded model: what it needs, fetching it.")
+    parser = argparse.ArgumentParser(prog="fermix model", description="The local models: what they need, fetching it.")
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
     status = actions.add_parser("status", help="tell what is here and what is missing")
     status.add_argument("--json", action="store_true", help="print one JSON object")
     fetch = actions.add_parser("fetch", help="fetch what is missing; a broken fetch goes on where it stopped")
+    fetch.add_argument("--voice", action="store_true", help="the model that listens to voice notes (English only)")
     fetch.add_argument(
         "--from",
         dest="brought",
@@ -60,96 +80,77 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _status(home: Home, *, as_json: bool) -> int:
-    from fermix.agent.providers.local_files import MODEL_NAME, LocalFiles
-
-    files = LocalFiles.of(home.models)
-    missing = [{"file": artifact.file, "size_bytes": artifact.size_bytes} for artifact in files.missing()]
+    answering, listening = _files(home, voice=False), _files(home, voice=True)
     if as_json:
-        output.print_json({"name": MODEL_NAME, "folder": str(files.folder), "missing": missing})
+        output.print_json({**_state(answering), "voice": {**_state(listening), "unsupported": listening.unsupported}})
         return 0
-    if not missing:
-        print(f"{MODEL_NAME} is ready in {files.folder}")
-        return 0
-    print(f"{MODEL_NAME} is not here yet; `fermix model fetch` brings {_size(files)} to {files.folder}:")
+    _show(answering, "fermix model fetch")
+    print()
+    _show(listening, "fermix model fetch --voice")
+    return 0
+
+
+def _state(files: Files) -> dict[str, object]:
+    missing = [{"file": artifact.file, "size_bytes": artifact.size_bytes} for artifact in files.missing()]
+    return {"name": files.name, "folder": str(files.folder), "missing": missing}
+
+
+def _show(files: Files, command: str) -> None:
+    if files.unsupported:
+        print(f"{files.name}: {files.unsupported}")
+        return
+    if not files.missing():
+        print(f"{files.name} is ready in {files.folder}")
+        return
+    print(f"{files.name} is not here yet; `{command}` brings {_size(files)} to {files.folder}:")
     for artifact in files.missing():
-        print(f"  {artifact.file}  {artifact.size_bytes / 1e6:.0f} MB")
+        print(f"  {artifact.file}  {max(artifact.size_bytes / 1e6, 0.1):.3g} MB")
     if done := files.done_bytes():
         print(f"{done / 1e6:.0f} MB of it are here from an earlier fetch")
-    return 0
 
 
 def _fetch(home: Home, options: argparse.Namespace) -> int:
-    from fermix.agent.providers.local_files import MODEL_NAME, LocalFiles, check_brought
+    from fermix.agent.providers.bring import check_brought
 
-    files = LocalFiles.of(home.models)
+    files = _files(home, voice=options.voice)
     if options.json:
         return _fetch_for_programs(files, options)
     if files.missing():
-        print(f"Fetching {MODEL_NAME}: {_size(files)}, once, to {files.folder}", flush=True)
-        with _bar() if sys.stdout.isatty() else nullcontext(_PlainLines()) as report:
+        print(f"Fetching {files.name}: {_size(files)}, once, to {files.folder}", flush=True)
+        with show_progress() as report:
             files.fetch(options.brought, options.mirror, report)
     else:
         check_brought((), options.brought)
-    print(f"{MODEL_NAME} is ready in {files.folder}")
+    print(f"{files.name} is ready in {files.folder}")
     return 0
 
 
-def _fetch_for_programs(files: LocalFiles, options: argparse.Namespace) -> int:
+def _fetch_for_programs(files: Files, options: argparse.Namespace) -> int:
     from fermix.events import DownloadProgress
 
     missing = files.missing()
     try:
         files.fetch(options.brought, options.mirror, _report_json)
     except FermixError as error:
-        failed = (files.missing() or (files.model,))[0]
+        failed = (files.missing() or (files.weights,))[0]
         _report_json(DownloadProgress(failed.file, files.done_bytes(), failed.size_bytes, "failed", str(error)))
         return 1
     if not missing:
-        size_bytes = files.model.size_bytes
-        _report_json(DownloadProgress(files.model.file, size_bytes, size_bytes, "done"))
+        size_bytes = files.weights.size_bytes
+        _report_json(DownloadProgress(files.weights.file, size_bytes, size_bytes, "done"))
     return 0
 
 
-def _size(files: LocalFiles) -> str:
+def _files(home: Home, *, voice: bool) -> Files:
+    from fermix.agent.providers.local_files import LocalFiles
+    from fermix.gateway.hearing.files import VoiceFiles
+
+    return VoiceFiles.of(home.models) if voice else LocalFiles.of(home.models)
+
+
+def _size(files: Files) -> str:
     return f"{sum(artifact.size_bytes for artifact in files.missing()) / 1e6:.0f} MB"
 
 
 def _report_json(progress: DownloadProgress) -> None:
     print(json.dumps(asdict(progress)), flush=True)
-
-
-class _PlainLines:
-    """A line for each tenth, for a log or a pipe."""
-
-    def __init__(self) -> None:
-        self._next_percent = 0
-
-    def __call__(self, progress: DownloadProgress) -> None:
-        percent = 100 * progress.done_bytes // progress.total_bytes
-        if progress.state == "running" and percent < self._next_percent:
-            return
-        self._next_percent = 0 if progress.state == "done" else percent - percent % 10 + PLAIN_STEP_PERCENT
-        note = f"{percent} % of {progress.total_bytes / 1e6:.0f} MB" if progress.state == "running" else progress.state
-        print(f"{progress.name}: {note}", flush=True)
-
-
-@contextmanager
-def _bar() -> Generator[Report]:
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, TimeRemainingColumn()) as screen:
-        tasks = {"": screen.add_task("connecting", total=None)}
-
-        def report(progress: DownloadProgress) -> None:
-            if progress.name not in tasks:
-                tasks[progress.name] = tasks.pop("", None) or screen.add_task(progress.name)
-            note = "checking " if progress.state == "verifying" else ""
-            screen.update(
-                tasks[progress.name],
-                description=note + progress.name,
-                completed=progress.done_bytes,
-                total=progress.total_bytes,
-            )
-
-        yield report

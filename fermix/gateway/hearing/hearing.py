@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fermix.errors import Unusable
 from fermix.gateway.hearing.choice import Voice
 from fermix.gateway.hearing.hosted import HostedTranscriber
 from fermix.gateway.transcription import Audio, NoBackend, Transcriber
@@ -29,5 +30,7 @@ class Hearing:
         voice = self._voice
         if voice.problem:
             raise NoBackend(voice.problem)
+        if not audio.data:
+            raise Unusable("the recording is empty")
         backend = self._local if voice.backend == "local" else HostedTranscriber(voice, self._net)
         return await backend.transcribe(audio)
