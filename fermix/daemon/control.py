@@ -24,6 +24,7 @@ from fermix.daemon.health import HealthBoard
 from fermix.daemon.http import HttpServer
 from fermix.events import Events
 from fermix.gateway import Access, Authorizer, Gateway
+from fermix.gateway.hearing import Hearing, Voice, find_voice
 from fermix.gateway.media import MediaStep
 from fermix.gateway.section import ChannelSpec
 from fermix.gateway.transcription import TranscriptionSettings
@@ -43,6 +44,12 @@ def read_candidates(home: Home, config: Config) -> tuple[Candidate, ...]:
     """Find the configured providers and their keys; blocks on the secret store. Raises: ConfigError, NeedsOperator."""
     core = config.core.settings
     return find_candidates(config, open_store(home, core.secret_store, core.profile))
+
+
+def read_voice(home: Home, config: Config) -> Voice:
+    """Find what turns voice notes into text; blocks on the secret store. Raises: ConfigError, NeedsOperator."""
+    core = config.core.settings
+    return find_voice(config, open_store(home, core.secret_store, core.profile))
 
 
 def prompt_settings(config: Config) -> PromptSettings:
@@ -113,6 +120,7 @@ class Parts:
     policy: Policy
     gateway: Gateway
     media: MediaStep
+    hearing: Hearing
 
 
 class Control:
@@ -133,13 +141,15 @@ class Control:
         parts, began_with = self._parts, self._began_with
         config = await parts.workers.run(load_config, self._home, self._environ)
         candidates = await parts.workers.run(read_candidates, self._home, config)
+        voice = await parts.workers.run(read_voice, self._home, config)
         restart = [name for name in NEED_RESTART if _read_at_start(config, name) != _read_at_start(began_with, name)]
         await parts.policy.reread()
         self._config = config
         parts.health.waits_for_restart(restart)
         parts.authorizer.use(access_rules(config))
         parts.gateway.use(streaming=stream_tiers(config), album_quiet_s=album_times(config))
-        parts.media.use(None, config[TranscriptionSettings].max_file_bytes)
+        parts.hearing.use(voice)
+        parts.media.use(parts.hearing, config[TranscriptionSettings].max_file_bytes)
         parts.routes.use(candidates, config.core.local_model)
         parts.agent.reconfigure(registry=parts.registry, router=parts.routes.router, settings=prompt_settings(config))
         log.info("configuration read again")

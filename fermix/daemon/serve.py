@@ -41,6 +41,8 @@ from fermix.daemon.unpacked import UnpackedFiles
 from fermix.events import Events
 from fermix.gateway import Authorizer, Gateway, Ledger, Rooms
 from fermix.gateway.commands.catalog import COMMANDS
+from fermix.gateway.hearing import Hearing, LocalListener, Voice, VoiceFiles
+from fermix.gateway.hearing.choice import LISTENS_ITSELF
 from fermix.gateway.media import MediaStep
 from fermix.gateway.transcription import TranscriptionSettings
 from fermix.home import Home
@@ -69,6 +71,7 @@ class Start:
     program: tuple[str, ...]
     launch_folder: Path
     tools: BuildTools = build_tools
+    voice: Voice = LISTENS_ITSELF
 
 
 async def serve(start: Start) -> None:
@@ -104,19 +107,23 @@ async def serve(start: Start) -> None:
                 )
             )
         )
-        media = MediaStep(None, config[TranscriptionSettings].max_file_bytes)
         authorizer, ledger = Authorizer(access_rules(config)), Ledger(database, clock)
+        hearing, media = _media(start, net, workers, clock)
         rooms = Rooms(agent, authorizer, ledger, conversations, policy, approvals, COMMANDS, events, clock, media)
         gateway = await house.enter_async_context(Gateway.open(rooms))
         gateway.use(streaming=stream_tiers(config), album_quiet_s=album_times(config))
         local, http = LocalChannel(audience), HttpServer(config.web.bind, config.web.port, health)
         await gateway.recover({local.name: local})
-        parts = Parts(routes, agent, registry, embedded, http, health, workers, authorizer, policy, gateway, media)
+        parts = Parts(
+            routes, agent, registry, embedded, http, health, workers, authorizer, policy, gateway, media, hearing
+        )
         control = Control(home, start.environ, config, parts, stop)
         desk = answers.Rooms(home, clock, gateway, local, conversations, audience, health, routes, workers, control)
         socket = SocketServer(home.daemon_socket, Answers(desk), audience)
         await house.enter_async_context(Supervisor([socket, http], OURS, events, clock))
-        await house.enter_async_context(Supervisor([embedded, *_unpacked(start, clock)], OUTSIDE, events, clock))
+        await house.enter_async_context(
+            Supervisor([embedded, hearing.local, *_unpacked(start, clock)], OUTSIDE, events, clock)
+        )
         log.info("ready: Fermix %s serves %s", __version__, home.root)
         await stop.wait()
         log.info("stopping")
@@ -135,6 +142,13 @@ def _embedded(start: Start, events: Events, clock: SystemClock) -> EmbeddedModel
     settings = start.config.core.local_model
     files = LocalFiles.of(start.home.models)
     return EmbeddedModel(settings, files, start.program, start.environ, events, clock)
+
+
+def _media(start: Start, net: Net, workers: Workers, clock: SystemClock) -> tuple[Hearing, MediaStep]:
+    models = start.home.models
+    listener = LocalListener(lambda: VoiceFiles.of(models), start.program, start.environ, workers, clock)
+    hearing = Hearing(net, listener, start.voice)
+    return hearing, MediaStep(hearing, start.config[TranscriptionSettings].max_file_bytes)
 
 
 def _unpacked(start: Start, clock: SystemClock) -> tuple[UnpackedFiles, ...]:

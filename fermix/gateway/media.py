@@ -25,7 +25,7 @@ MOST_PICTURE_BYTES = 20 << 20  # what Telegram hands out at most; no model takes
 MOST_PICTURES_BYTES = 50 << 20  # of one message
 PICTURES_AT_ONCE = 4
 DOWNLOAD_S = 120.0
-TRANSCRIPTION_S = 120.0
+TRANSCRIPTION_S = 660.0  # each backend has a bound of its own; this one is for a backend that breaks it
 
 TRANSCRIPT = "[voice note transcript]"
 NO_BACKEND = "I cannot listen to voice notes yet: run `fermix setup` to choose what turns them into text."

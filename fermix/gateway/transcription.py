@@ -18,6 +18,7 @@ from fermix.errors import NeedsOperator
 BackendName = Literal["openai", "deepgram", "xai", "local"]
 
 SECTION = "fermix_core.transcription"
+NOT_YET = "I cannot listen to voice notes yet"
 
 
 class TranscriptionSettings(Settings):

@@ -28,7 +28,7 @@ from tests.fakes.provider import Answer, ScriptedProvider
 from tests.flows.product import compatible
 from tests.requirements import covers
 
-SERVICES = ("clients", "database", "health", "history", "http", "local model", "socket", "traces")
+SERVICES = ("clients", "database", "health", "history", "http", "local listening", "local model", "socket", "traces")
 
 
 class HastyClock(SystemClock):

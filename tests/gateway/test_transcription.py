@@ -49,4 +49,4 @@ def test_key_shows_in_no_text_of_the_settings(name: str, tmp_path: Path) -> None
 
 
 def test_reply_to_the_sender_says_what_to_run() -> None:
-    assert NoBackend("voice notes are not set up").user_text == "voice notes are not set up: run `fermix setup`"
+    assert NoBackend("I hear nothing").user_text == "I hear nothing: run `fermix setup`"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fermix.agent.capability import Capability
 from fermix.agent.tools.catalog import ToolDeps, build_tools
-from fermix.daemon.control import read_candidates
+from fermix.daemon.control import read_candidates, read_voice
 from fermix.daemon.logs import configure_logging
 from fermix.daemon.serve import Start, serve
 from fermix.errors import FermixError
@@ -43,7 +43,8 @@ def _run(home: Home, tools: Callable[[ToolDeps], Sequence[Capability]]) -> int:
         configure_logging(home, os.environ, screen=sys.stderr)
         candidates = read_candidates(home, config)
         allow_files()
-        start = Start(home, os.environ, config, candidates, own_program(os.environ), _launch_folder(), tools)
+        program, folder, voice = own_program(os.environ), _launch_folder(), read_voice(home, config)
+        start = Start(home, os.environ, config, candidates, program, folder, tools, voice)
         problems: list[FermixError] = []
         try:
             asyncio.run(serve(start))

@@ -13,7 +13,7 @@ from fermix.agent.providers.settings import KeyedSettings
 from fermix.config.model import Config
 from fermix.config.secret_store import ProviderKey, SecretStore, find_key
 from fermix.config.secrets import Secret
-from fermix.gateway.transcription import BackendName, TranscriptionSettings
+from fermix.gateway.transcription import NOT_YET, BackendName, TranscriptionSettings
 
 DEEPGRAM_VARIABLE = "DEEPGRAM_API_KEY"
 
@@ -47,6 +47,9 @@ class Voice:
     problem: str = ""
 
 
+LISTENS_ITSELF = Voice("local")
+
+
 def find_voice(config: Config, store: SecretStore) -> Voice:
     """Return who listens: the stated backend; else OpenAI where a key for it is there; else the local one.
 
@@ -54,9 +57,9 @@ def find_voice(config: Config, store: SecretStore) -> Voice:
     """
     stated = config[TranscriptionSettings].backend
     if stated == "local":
-        return Voice("local")
+        return LISTENS_ITSELF
     found = _hosted(stated or "openai", config, store)
-    return Voice("local") if stated is None and found.key is None else found
+    return LISTENS_ITSELF if stated is None and found.key is None else found
 
 
 def stored_as(backend: BackendName) -> str:
@@ -94,7 +97,7 @@ def find_service(backend: BackendName) -> Service:
 def _hosted(backend: BackendName, config: Config, store: SecretStore) -> Voice:
     service = find_service(backend)
     key = find_voice_key(backend, config, store)
-    problem = key.problem or f"voice notes go to {service.label}, and its key is missing"
+    problem = f"{NOT_YET}, since {key.problem or f'the key for {service.label} is missing'}"
     model = service.model and (config[TranscriptionSettings].model or service.model)
     address = _base_url(backend, config) or service.base_url
     return Voice(backend, service.label, address, model, key.secret, "" if key.secret is not None else problem)

@@ -5,25 +5,24 @@ from __future__ import annotations
 from fermix.errors import Unusable
 from fermix.gateway.hearing.choice import Voice
 from fermix.gateway.hearing.hosted import HostedTranscriber
-from fermix.gateway.transcription import Audio, NoBackend, Transcriber
+from fermix.gateway.hearing.local import LocalListener
+from fermix.gateway.transcription import Audio, NoBackend
 from fermix.net import Net
 
 
 class Hearing:
-    """Made once; `use` puts a new choice in place on a reload. A recording on its way keeps the one it began with."""
+    """Made once. `local` is the service that listens here; `use` puts a new choice in place on a reload, and a
+    recording on its way keeps the one it began with.
+    """
 
-    def __init__(self, net: Net, local: Transcriber) -> None:
+    def __init__(self, net: Net, local: LocalListener, voice: Voice) -> None:
+        self.local = local
         self._net = net
-        self._local = local
-        self._voice = Voice("local")
+        self._voice = voice
 
     def use(self, voice: Voice) -> None:
         """Listen with this backend from now on."""
         self._voice = voice
-
-    @property
-    def voice(self) -> Voice:
-        return self._voice
 
     async def transcribe(self, audio: Audio) -> str:
         """Raises: NoBackend; Unavailable, Refused or Unusable when this recording could not be understood."""
@@ -32,5 +31,5 @@ class Hearing:
             raise NoBackend(voice.problem)
         if not audio.data:
             raise Unusable("the recording is empty")
-        backend = self._local if voice.backend == "local" else HostedTranscriber(voice, self._net)
+        backend = self.local if voice.backend == "local" else HostedTranscriber(voice, self._net)
         return await backend.transcribe(audio)

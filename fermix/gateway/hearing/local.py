@@ -18,7 +18,7 @@ from fermix.clock import Clock
 from fermix.errors import NeedsOperator, ServerUnavailable, Unavailable, Unusable
 from fermix.gateway.hearing.files import VoiceFiles
 from fermix.gateway.hearing.listener import HEADER
-from fermix.gateway.transcription import Audio, NoBackend
+from fermix.gateway.transcription import NOT_YET, Audio, NoBackend
 from fermix.native.child import Child, child_environment
 from fermix.native.program import own_variables
 from fermix.workers import Workers
@@ -27,8 +27,8 @@ log = logging.getLogger(__name__)
 
 IDLE_S = 120.0
 LOAD_S = 60.0  # a second from a warm cache, half a minute from a slow disk
-LISTEN_S = 600.0  # half an hour of speech, the longest that is heard, takes two minutes on two slow cores
-PATIENCE_S = 1_800.0  # what one waits in the line, its own time included
+LISTEN_S = 300.0  # half an hour of speech, the longest that is heard, takes two minutes on two cores
+PATIENCE_S = 600.0  # what one waits in the line, its own time included
 MAX_WAITING = 16
 STARTS = 2
 NEEDED_BYTES = 450 << 20  # measured: 250 MB loaded, 400 while it listens
@@ -86,7 +86,7 @@ class LocalListener:
         """Raises: NoBackend when the model or its engine is not here, Unavailable, Unusable."""
         files = await self._workers.run(self._look)
         if not await self._workers.run(lambda: files.ready):
-            raise NoBackend("voice notes are not set up here yet")
+            raise NoBackend(NOT_YET)
         recording = _Recording(audio.data)
         try:
             self._line.put_nowait(recording)

@@ -83,7 +83,7 @@ def test_stated_backend_without_its_key_says_so(backend: str, store: FileStore) 
     voice = choose(f'[fermix_core.transcription]\nbackend = "{backend}"', store)
     assert voice.backend == backend
     assert voice.key is None
-    assert "its key is missing" in voice.problem
+    assert "is missing" in voice.problem
 
 
 def test_stated_local_stays_local_beside_every_key(store: FileStore) -> None:
@@ -110,23 +110,21 @@ def test_address_of_the_openai_section_counts_for_listening(store: FileStore) ->
 
 async def test_missing_key_gives_the_setup_reply_and_nothing_stands_in() -> None:
     async with Net.open(loopback_only=True) as net:
-        hearing = Hearing(net, Deaf())
-        hearing.use(Voice("xai", "xAI", problem="voice notes go to xAI, and its key is missing"))
+        hearing = Hearing(net, Deaf(), Voice("xai", "xAI", problem="the key is missing"))
         with pytest.raises(NoBackend, match="run `fermix setup`"):
             await hearing.transcribe(Audio(b"OggS", "audio/ogg"))
 
 
 async def test_failing_service_is_not_replaced_by_the_local_one() -> None:
     async with speech_services() as services, Net.open(loopback_only=True) as net:
-        hearing = Hearing(net, Deaf())
-        hearing.use(Voice("openai", "OpenAI", f"{services.base_url}/openai/v1", "whisper-1", Secret("wrong-key-123")))
+        wrong = Voice("openai", "OpenAI", f"{services.base_url}/openai/v1", "whisper-1", Secret("wrong-key-123"))
+        hearing = Hearing(net, Deaf(), wrong)
         with pytest.raises(Unavailable):
             await hearing.transcribe(Audio(b"OggS", "audio/ogg"))
 
 
 async def test_new_choice_counts_from_the_next_recording_on() -> None:
     async with speech_services(says="yes") as services, Net.open(loopback_only=True) as net:
-        hearing = Hearing(net, Deaf())
-        hearing.use(Voice("xai", "xAI", problem="no key"))
+        hearing = Hearing(net, Deaf(), Voice("xai", "xAI", problem="no key"))
         hearing.use(Voice("openai", "OpenAI", f"{services.base_url}/openai/v1", "whisper-1", Secret(KEY)))
         assert await hearing.transcribe(Audio(b"OggS", "audio/ogg")) == "yes"
