@@ -88,11 +88,15 @@ class Install:
 
     @asynccontextmanager
     async def start(
-        self, agent: FakeAgent | None = None, channel: FakeChannel | None = None, media: MediaStep | None = None
+        self,
+        agent: FakeAgent | None = None,
+        channel: FakeChannel | None = None,
+        media: MediaStep | None = None,
+        bound_s: float = 30,
     ) -> AsyncGenerator[Open]:
         agent, conversations, events = agent or FakeAgent(), Conversations(), Events(self.clock)
         channel = channel or FakeChannel("chat", platform=self.platform, can=())
-        async with asyncio.timeout(30), Database.open(self.path) as database:
+        async with asyncio.timeout(bound_s), Database.open(self.path) as database:
             ledger = Ledger(database, self.clock)
             with events.subscribe(100_000) as news, policy_in(self.path.parent, self.clock) as policy:
                 approvals = Approvals(self.clock)
