@@ -99,7 +99,6 @@ UNTESTED = "its test is still missing"
 OPEN = {
     "DLV-15": JOBS,
     "DLV-17": PLATFORMS,
-    "QUE-03": UNTESTED,
     "QUE-06": STEERING,
     "SEC-05": UNTESTED,
     "VOX-01": CALLS,

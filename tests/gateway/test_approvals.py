@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from fermix.gateway import Access
+from fermix.gateway.commands.confirm import REJECTED
 from tests.fakes.channel import message
 from tests.fakes.platform import Fault
 from tests.gateway.asking import CODE, ID, found, scene_in
@@ -253,3 +254,15 @@ async def test_who_may_change_what(tmp_path: Path, text: str, sender: str, answe
     """Issue 3, step 7: the strict set is never by the allow list; who may run commands may only narrow."""
     async with scene_in(tmp_path) as scene:
         assert answer in (await scene.say(text, sender=sender))[0]
+
+
+async def test_a_refusal_starts_nothing_that_could_ask_again(tmp_path: Path) -> None:
+    """QUE-03: no turn waits for the answer, so none can try a variant of what was refused."""
+    async with scene_in(tmp_path) as scene:
+        code = found(CODE, await scene.say("sort my photos"))
+        assert await scene.say(f"/deny {code}") == ["Refused. Nothing was changed."]
+        await scene.idle()
+
+        assert scene.agent.started == ["m1"]
+        assert await scene.say(f"/confirm {code}") == [REJECTED["unknown"]]
+        assert not scene.opened

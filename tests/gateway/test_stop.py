@@ -16,11 +16,12 @@ import pytest
 from fermix.agent.capability import Capability, ToolContext
 from fermix.agent.model import JsonValue, ToolResult
 from fermix.gateway import delivery
+from fermix.gateway.channel import StreamTier
 from fermix.message import Attachment, ConversationKey, Text
 from fermix.native.sweep import become_subreaper, children
 from fermix.trust import PolicyClass
 from tests.fakes.platform import AWAY, Platform, slow
-from tests.fakes.provider import Answer, Call
+from tests.fakes.provider import Answer, Asked, Call
 from tests.fakes.turns import make_capability
 from tests.gateway.whole import Whole, whole_in
 
@@ -84,11 +85,11 @@ async def test_while_the_provider_is_silent(tmp_path: Path, sender: str) -> None
 
 
 @pytest.mark.parametrize("tier", ["off", "block", "draft"])
-async def test_while_the_model_streams(tmp_path: Path, tier: str) -> None:
+async def test_while_the_model_streams(tmp_path: Path, tier: StreamTier) -> None:
     """QUE-01 (a): in the middle of the answer; a draft of it does not stay."""
     never = asyncio.Event()
     async with whole_in(tmp_path, [Answer(text=LONG, hold=never), FINE], can=("live", "drafts")) as rooms:
-        rooms.gateway.stream_as({"chat": tier})  # type: ignore[dict-item]
+        rooms.gateway.use(streaming={"chat": tier}, album_quiet_s={})
         await rooms.say("hi")
         await until(lambda: rooms.platform.calls["open"] if tier == "draft" else rooms.channel.deltas)
 
@@ -249,7 +250,7 @@ async def test_while_a_send_that_never_ends_is_on_the_wire(tmp_path: Path, monke
 async def test_while_a_block_of_the_answer_is_on_the_wire(tmp_path: Path) -> None:
     gate, never = asyncio.Event(), asyncio.Event()
     async with whole_in(tmp_path, [Answer(text=LONG * 2, hold=never), FINE], can=("live",)) as rooms:
-        rooms.gateway.stream_as({"chat": "block"})
+        rooms.gateway.use(streaming={"chat": "block"}, album_quiet_s={})
         rooms.platform.fail("send", slow(gate))
         await rooms.say("hi")
         await until(lambda: rooms.channel.deltas)
@@ -368,6 +369,44 @@ async def test_while_its_picture_is_on_the_way(tmp_path: Path) -> None:
         await goes_on(rooms)
         assert (await outcome(rooms), len(rooms.model.requests)) == ("stopped", 1)
         assert rooms.platform.log("download") == []
+
+
+async def test_while_the_model_asks_for_one_folder_after_another(tmp_path: Path) -> None:
+    """QUE-03: the stop does not wait for the end of the variants, and none comes after it."""
+    folders = [tmp_path / f"shut{number}" for number in range(20)]
+    for folder in folders:
+        folder.mkdir()
+
+    def variants(asked: Asked) -> Answer:
+        made = sum(item["role"] == "tool" for item in asked.body["messages"])
+        if not asked.body["messages"][-1]["content"].startswith("sort") and not made:
+            return FINE
+        arguments = {"path": str(folders[made]), "reason": "to look"}
+        return Answer(calls=(Call("request_directory_access", arguments),), delay_s=600 if made == 3 else 0)
+
+    async with whole_in(tmp_path, variants) as rooms:
+        await rooms.say("sort my photos")
+        await until(lambda: len(rooms.model.requests) == 4)
+
+        assert await stop(rooms) == "Stopped."
+        assert await rooms.settled(2) == {"m1": "cancelled", "stop": "handled"}
+        assert len(rooms.platform.texts()) == 4  # three questions and the acknowledgement
+        await goes_on(rooms)
+
+
+async def test_while_an_album_waits_for_its_other_parts(tmp_path: Path) -> None:
+    """QUE-01: all its parts are dropped; a part that comes afterwards begins anew."""
+    async with whole_in(tmp_path, [FINE], can=("downloads",)) as rooms:
+        rooms.gateway.use(streaming={}, album_quiet_s={"chat": 3.0})
+        for id in ("m1", "m2"):
+            await rooms.say("", id, attachments=(Attachment("image", "ref", "image/png"),), album="al")
+        await rooms.clock.until_asleep()
+
+        assert await stop(rooms) == "Nothing was running. 1 waiting message was dropped."
+        assert await rooms.settled(3) == {"m1": "cancelled", "m2": "cancelled", "stop": "handled"}
+        await goes_on(rooms)
+        assert await rooms.rows("SELECT outcome FROM inbox WHERE message_id LIKE 'm%'") == [("stopped",)] * 2
+        assert rooms.platform.calls["download"] == 0
 
 
 async def test_from_a_client_that_asks_for_it_without_a_message(tmp_path: Path) -> None:

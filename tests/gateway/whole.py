@@ -21,7 +21,6 @@ from fermix.events import EventQueue, Events, MessageSettled
 from fermix.gateway import Authorizer, Gateway, Ledger, Rooms
 from fermix.gateway.commands.catalog import COMMANDS
 from fermix.home import Home
-from fermix.message import Attachment
 from fermix.native.program import own_program
 from fermix.net import Net
 from fermix.store import Database
@@ -53,8 +52,8 @@ class Whole:
     def platform(self) -> Platform:
         return self.channel.platform
 
-    async def say(self, text: str, id: str = "m1", sender: str = "1", attachments: tuple[Attachment, ...] = ()) -> None:
-        said = message(text, id=id, channel="chat", sender=sender, attachments=attachments)
+    async def say(self, text: str, id: str = "m1", sender: str = "1", **more: object) -> None:
+        said = message(text, id=id, channel="chat", sender=sender, **more)  # type: ignore[arg-type]
         await self.gateway.ingest(said, self.channel)
 
     async def settled(self, count: int) -> dict[str, str]:
