@@ -99,7 +99,7 @@ class DraftStream:
             await self._write(piece.text.rstrip())
             return True
         if overflows:
-            self._turn_over(len(piece.source))
+            self._go_past(piece)
             return True
         return is_over and self._next_item()
 
@@ -138,15 +138,19 @@ class DraftStream:
         else:
             self._tell()
 
-    def _turn_over(self, length: int) -> None:
-        """The bubble is full: the text goes on in a new one."""
-        self._offset += length
+    def _go_past(self, piece: Piece) -> None:
+        """The bubble is full: the text goes on in a new one. Blanks fill none, whatever it shows by now."""
+        self._offset += len(piece.source)
+        if piece.text.strip():
+            self._turn_over()
+
+    def _turn_over(self) -> None:
         if self._live is not None:
             self._full.append(self._live)
         self._live, self._shown = None, ""
 
     def _next_item(self) -> bool:
-        self._turn_over(0)
+        self._turn_over()
         self._kept += self._full
         self._full, self._offset = [], 0
         self._items.go_on()

@@ -397,6 +397,19 @@ async def test_words_that_were_not_finished_in_time_become_the_answer() -> None:
         assert at.platform.texts() == ["Three."]
 
 
+async def test_blanks_at_the_beginning_of_a_bubble_are_not_a_bubble_of_their_own() -> None:
+    """What is shown behind them must not be shown again when more text makes another cut better."""
+    begins, goes_on = f"{'x' * 30}a sentence. \n\nword {'x' * 30}", f"{'x' * 30}word word"
+    async with desk(42, moves_itself=True) as at:
+        at.show(begins)
+        await at.called("open", 2)
+        at.show(goes_on)
+        await at.rest()
+        await at.answer(begins + goes_on)
+
+        assert plain(at.platform.texts()) == plain([begins + goes_on])
+
+
 FAULTS = st.sampled_from((AWAY, rate_limited(5), rate_limited(0.5)))
 
 
