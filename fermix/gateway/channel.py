@@ -30,8 +30,8 @@ class Drafts(Protocol):
     @property
     def edit_interval_s(self) -> float: ...
 
-    async def open(self, message: Message, text: str) -> str:
-        """Send the first text; returns the platform's id of the draft."""
+    async def open(self, message: Message, text: str, key: str) -> str:
+        """Send the first text; returns the platform's id of the draft. `key` is ours, as in a send."""
         ...
 
     async def edit(self, message: Message, draft: str, text: str) -> None: ...

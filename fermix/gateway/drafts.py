@@ -2,13 +2,15 @@
 
 One write is in flight at a time, at the channel's pace; the newest text wins. A text that outgrows one message goes
 on in a new one. A model's words before a tool call stay as a message of their own. What must stay true: a draft
-whose text became nothing is removed, and one that the platform may hold under an id nobody knows is never repeated.
+whose text became nothing is removed. One that the platform may hold under an id nobody knows is found again by its
+key; where that cannot be done it is never repeated, and the answer is in doubt.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import TypeVar
@@ -16,9 +18,10 @@ from typing import TypeVar
 from fermix.agent.model import Delta
 from fermix.clock import Clock
 from fermix.errors import ChannelUnavailable, FermixError
-from fermix.gateway.channel import Drafts
+from fermix.gateway.channel import Abilities, Drafts
 from fermix.gateway.stream import Announce, Items, Note, Reader
 from fermix.gateway.text import Piece, pieces
+from fermix.message import Message
 
 log = logging.getLogger(__name__)
 
@@ -111,10 +114,11 @@ class DraftStream:
 
     async def _write(self, text: str) -> None:
         self._writes += 1
+        key = uuid.uuid4().hex
         try:
             if self._live is None:
-                await self._announce((*self._kept, *self._full, *self._doomed))
-                self._live = await self._chat.open(text)
+                await self._announce(key, (*self._kept, *self._full, *self._doomed))
+                self._live = await self._chat.open(text, key)
                 self._tell()
             else:
                 await self._chat.edit(self._live, text)
@@ -122,18 +126,22 @@ class DraftStream:
         except ChannelUnavailable as error:
             log.info("a draft could not be written: %s", error)
             self._failures += error.retry_after_s is None
-            self._judge(landed=error.landed)
+            await self._judge(text, key, landed=error.landed)
         except FermixError as error:
             log.info("a draft cannot be written down; the answer comes whole: %s", error)
             self._frozen = True
         if self._writes >= MOST_WRITES or self._failures >= MOST_FAILURES:
             self._frozen = True
 
-    def _judge(self, *, landed: bool) -> None:
+    async def _judge(self, text: str, key: str, *, landed: bool) -> None:
         """Take in what a failed write left: unknown is what a draft shows after an edit, or the id of a new one."""
         if self._live is not None:
             self._shown = "" if landed else self._shown
-        elif landed:
+            return
+        try:
+            self._live = await self._chat.find(text, key) if landed else None
+        except ChannelUnavailable as error:
+            log.warning("a draft may be left in a chat: %s", error)
             self._frozen = self.doubtful = True
         else:
             self._tell()
@@ -225,6 +233,7 @@ class _Chat:
     def __init__(self, reader: Reader, drafts: Drafts, clock: Clock) -> None:
         self._message = reader.message
         self._drafts = drafts
+        self._abilities = reader.channel.abilities
         self._clock = clock
         self._paced_at = 0.0  # when the next write is due
         self._cooled_at = 0.0  # when the platform wants to hear of us again
@@ -233,8 +242,22 @@ class _Chat:
         self._pause: asyncio.Timeout | None = None
         self._call: asyncio.Timeout | None = None
 
-    async def open(self, text: str) -> str:
-        return await self._write(self._drafts.open(self._message, text))
+    async def open(self, text: str, key: str) -> str:
+        return await self._write(self._drafts.open(self._message, text, key))
+
+    async def find(self, text: str, key: str) -> str | None:
+        """Find a draft whose opening got no answer; None when it did not land. Not ended by a stop.
+
+        Raises: ChannelUnavailable when nobody can tell.
+        """
+        for tried in range(1, TRIES + 1):
+            if not await self._wait(tried, self._has_left) or self.left:
+                break
+            try:
+                return await self._bounded(find_draft(self._abilities, self._message, text, key))
+            except ChannelUnavailable as error:
+                log.info("a draft cannot be found again: %s", error)
+        raise ChannelUnavailable("nobody knows whether it was opened", landed=True)
 
     async def edit(self, draft: str, text: str) -> None:
         await self._write(self._drafts.edit(self._message, draft, text))
@@ -322,6 +345,18 @@ class _Chat:
             raise ChannelUnavailable(f"the channel broke: {error!r}", landed=True) from error
         finally:
             self._call = None
+
+
+async def find_draft(abilities: Abilities, message: Message, text: str, key: str) -> str | None:
+    """Return the id of the draft that was opened with this key, None when there is none.
+
+    Where only a repetition tells, it is opened now if it was not. Raises: ChannelUnavailable when nobody can tell.
+    """
+    if abilities.lookup is not None:
+        return await abilities.lookup.find(message, key)
+    if abilities.idempotent and abilities.drafts is not None:
+        return await abilities.drafts.open(message, text, key)
+    raise ChannelUnavailable("this channel cannot tell", landed=True)
 
 
 def _end_now(wait: asyncio.Timeout | None) -> None:

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 Outcome = Literal["answered", "handled", "stopped", "failed", "refused", "excused"]
 State = Literal["unsent", "in_flight", "sent", "failed"]
 
-UNKNOWN_DRAFT = "?"  # stands for a draft that may have been opened under an id that nobody wrote down
+UNKNOWN_DRAFT = "?"  # before the key of a draft that may have been opened under an id that nobody wrote down
 PURGED_AT_ONCE = 20  # more than one accept adds, so that old rows never gather
 
 Row = tuple[SqlValue, ...]
@@ -111,8 +111,8 @@ class Unfinished:
 
     @property
     def doubtful(self) -> bool:
-        """Whether a draft may stand in the chat that nobody can remove."""
-        return self.draft is not None and self.draft.split("\n")[0] == UNKNOWN_DRAFT
+        """Whether a draft may stand in the chat under an id that nobody knows."""
+        return self.draft is not None and self.draft.startswith(UNKNOWN_DRAFT)
 
 
 _ROW_FIELDS = (

@@ -6,6 +6,7 @@ runs again, all others are excused with one honest sentence and never run later.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,6 +18,7 @@ from fermix.errors import ChannelUnavailable
 from fermix.events import MessageSettled
 from fermix.gateway.answer import BROKEN, UNDELIVERED, TurnServices
 from fermix.gateway.channel import Channel
+from fermix.gateway.drafts import find_draft
 from fermix.gateway.ledger import UNKNOWN_DRAFT, Outcome, Outgoing, Unfinished
 from fermix.gateway.replies import Replier, past_failing
 
@@ -25,6 +27,8 @@ log = logging.getLogger(__name__)
 MOST_BEGUN = 2  # a turn that ended two processes is not given a third
 MOST_AGE = timedelta(hours=6)  # past that an answer comes out of the blue; a night is excused, a restart is not
 QUOTED_CHARS = 60
+TIDYING_S = 60.0
+PLACEHOLDER = "…"  # of a draft that is opened only to learn its id, and removed at once
 
 Step = Literal["run", "deliver", "stop", "excuse"]
 
@@ -57,23 +61,34 @@ async def tidied(found: Unfinished, channel: Channel) -> Unfinished:
     """Remove the draft that was left in the chat; what it was to become has then surely not landed. Bubbles that it
     left behind it go too, unless there is an answer: then they are its beginning.
     """
-    drafts = channel.abilities.drafts
-    if found.draft is None or drafts is None:
+    if found.draft is None or channel.abilities.drafts is None:
         return found
     live, *others = found.draft.split("\n")
     try:
-        for bubble in (live, *(others if found.answer is None else ())):
-            if bubble and bubble != UNKNOWN_DRAFT:
-                await drafts.discard(found.message, bubble)
-    except ChannelUnavailable as error:
+        async with asyncio.timeout(TIDYING_S):
+            await _remove(found, live, others, channel)
+    except (ChannelUnavailable, TimeoutError) as error:
         log.warning("a draft is left in a chat of %s: %s", channel.name, error)
         return found
-    if live == UNKNOWN_DRAFT:
-        return found
+    if found.doubtful:
+        return replace(found, draft=None)
     final = [reply for reply in found.replies if reply.settles]
     unsealed = final[0] if final and final[0].state == "in_flight" else None
     replies = tuple(replace(reply, state="unsent") if reply is unsealed else reply for reply in found.replies)
     return replace(found, draft=None, replies=replies)
+
+
+async def _remove(found: Unfinished, live: str, others: Sequence[str], channel: Channel) -> None:
+    """Take bubbles out of the chat; of the live one perhaps only the key is known. Raises: ChannelUnavailable."""
+    drafts, message = channel.abilities.drafts, found.message
+    assert drafts is not None  # asked before
+    for bubble in others if found.answer is None else ():
+        await drafts.discard(message, bubble)
+    if found.doubtful:
+        key = live.removeprefix(UNKNOWN_DRAFT)
+        live = await find_draft(channel.abilities, message, PLACEHOLDER, key) or ""
+    if live:
+        await drafts.discard(message, live)
 
 
 class Recovered:

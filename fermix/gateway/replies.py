@@ -180,8 +180,8 @@ class Replier:
         bubbles = (live or "", *others)
         self._ledger.draft(self._entry, "\n".join(bubbles) if any(bubbles) else None)
 
-    async def _announce_draft(self, others: Sequence[str]) -> None:
-        await self._ledger.drafting(self._entry, "\n".join((UNKNOWN_DRAFT, *others)))
+    async def _announce_draft(self, key: str, others: Sequence[str]) -> None:
+        await self._ledger.drafting(self._entry, "\n".join((f"{UNKNOWN_DRAFT}{key}", *others)))
 
     async def _post_block(self, text: str) -> bool:
         try:

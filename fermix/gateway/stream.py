@@ -23,8 +23,9 @@ Note = Callable[[str | None, Sequence[str]], None]
 """Write down what of this turn stands in the chat: the draft at work, and bubbles that are complete but not final."""
 
 
-Announce = Callable[[Sequence[str]], Awaitable[None]]
-"""Write down, before it happens, that a draft is about to stand in the chat beside these bubbles; its id comes later.
+Announce = Callable[[str, Sequence[str]], Awaitable[None]]
+"""Write down, before it happens, that a draft with this key is about to stand in the chat beside these bubbles; the
+platform's id comes later.
 
 Raises: FermixError when it cannot be written; then the draft must not be opened.
 """

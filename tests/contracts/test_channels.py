@@ -183,10 +183,10 @@ async def test_a_send_can_be_looked_up_by_its_key(rig: Rig) -> None:
 async def test_a_draft_grows_in_its_place_and_leaves_nothing_when_discarded(rig: Rig) -> None:
     drafts = rig.channel.abilities.drafts
     assert drafts is not None
-    kept = await drafts.open(rig.message(), "Hel")
+    kept = await drafts.open(rig.message(), "Hel", "k1")
     rig.next_edit()
     await drafts.edit(rig.message(), kept, "Hello")
-    gone = await drafts.open(rig.message(), "Oops")
+    gone = await drafts.open(rig.message(), "Oops", "k2")
     await drafts.discard(rig.message(), gone)
 
     assert rig.seen() == ["Hello"]

@@ -18,7 +18,7 @@ from tests.fakes.platform import AWAY, Entry, Platform, rate_limited, slow
 async def test_edits_faster_than_the_platform_allows_are_refused_with_the_time_left() -> None:
     clock = ManualClock()
     channel = FakeChannel("x", platform=Platform(clock=clock), can=("drafts",))
-    draft = await channel.open(message("hi"), "a")
+    draft = await channel.open(message("hi"), "a", "k")
     clock.advance(0.25)
     with pytest.raises(ChannelUnavailable) as refused:
         await channel.edit(message("hi"), draft, "ab")

@@ -132,8 +132,8 @@ class FakeChannel:
     async def show_typing(self, message: Message) -> None:
         await self._call("typing", message)
 
-    async def open(self, message: Message, text: str) -> str:
-        return await self._call("open", message, text=text)
+    async def open(self, message: Message, text: str, key: str) -> str:
+        return await self._call("open", message, text=text, key=key)
 
     async def edit(self, message: Message, draft: str, text: str) -> None:
         await self._call("edit", message, id=draft, text=text)

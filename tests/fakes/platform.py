@@ -88,11 +88,14 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What goes wrong at one call. `landed`: the platform did it all the same; `gate`: first wait for this event."""
+    """What goes wrong at one call. `landed`: the platform did it all the same, unless `lost`, when it only may have;
+    `gate`: first wait for this event.
+    """
 
     reason: str = "the platform is away"
     retry_after_s: float | None = None
     landed: bool = False
+    lost: bool = False
     gate: asyncio.Event | None = None
     only_slow: bool = False
 
@@ -197,7 +200,7 @@ class Platform:
             await fault.gate.wait()
         if fault is None or fault.only_slow:
             return self._do(entry)
-        if fault.landed:
+        if fault.landed and not fault.lost:
             self._do(entry)
         self.changed.set()
         raise fault.error()
@@ -223,7 +226,7 @@ class Platform:
         self._refuse_bad_text(entry)
         if entry.op in ("edit", "discard"):
             self._refuse_bad_change(entry)
-        if entry.op in ("send", "ask") and self.idempotent and (known := self.find(entry.chat, entry.key)):
+        if entry.op in ("send", "open", "ask") and self.idempotent and (known := self.find(entry.chat, entry.key)):
             return known
         if entry.op in ("open", "edit"):
             self._edited_at[entry.chat] = self.clock.monotonic()

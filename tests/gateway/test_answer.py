@@ -116,7 +116,7 @@ async def test_a_stream_that_breaks_at_its_end_is_answered_with_one_sentence(
     monkeypatch.setattr(stream, "finish", raising(ValueError("one character is longer than the limit")))
     channel = FakeChannel("chat", platform=install.platform, can=(ability,))
     async with install.start(FakeAgent(writes), channel) as life:
-        life.gateway.stream_as({"chat": "draft" if ability == "drafts" else "block"})
+        life.gateway.use(streaming={"chat": "draft" if ability == "drafts" else "block"}, album_quiet_s={})
         await life.say("hi")
         assert await life.settled(1) == [("m1", "failed")]
         monkeypatch.undo()

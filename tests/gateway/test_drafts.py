@@ -69,7 +69,7 @@ async def desk(limit: int | None = None, *, moves_itself: bool = False) -> Async
 
     reader = Reader(channel, message("hi"), Room(limit, len))
 
-    async def announce(others: Sequence[str]) -> None:
+    async def announce(_key: str, others: Sequence[str]) -> None:
         notes.append(("?", tuple(others)))
 
     stream = DraftStream(reader, channel, clock, note, announce)

@@ -300,7 +300,7 @@ async def test_a_draft_left_in_the_chat_is_removed_before_the_answer_comes(insta
     channel = FakeChannel("chat", platform=install.platform, can=("drafts",))
     async with install.ledger() as ledger:
         entry = await left(ledger)
-        ledger.draft(entry, await channel.open(chat("hi"), "half an ans"))
+        ledger.draft(entry, await channel.open(chat("hi"), "half an ans", "k"))
         if written:
             await replied(ledger, entry, "HI")
     async with install.start(channel=channel) as life:
@@ -314,7 +314,7 @@ async def test_a_draft_that_nobody_can_remove_makes_the_answer_say_so(install: I
     channel = FakeChannel("chat", platform=install.platform, can=("drafts",))
     async with install.ledger() as ledger:
         await ledger.drafting(await left(ledger), UNKNOWN_DRAFT)
-        await channel.open(chat("hi"), "half an ans")
+        await channel.open(chat("hi"), "half an ans", "k")
     async with install.start(channel=channel) as life:
         await life.settled(1)
 

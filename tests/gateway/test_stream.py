@@ -20,7 +20,7 @@ from fermix.message import Text
 from fermix.setup.sections import SECTIONS
 from fermix.trust import Trust
 from tests.fakes.channel import Ability, FakeAgent, FakeChannel, completed, message
-from tests.fakes.platform import AWAY, LOST_ANSWER, Platform
+from tests.fakes.platform import AWAY, LOST_ANSWER, Fault, Platform
 from tests.gateway.conftest import Install
 from tests.requirements import covers
 
@@ -131,7 +131,7 @@ async def test_a_shutdown_leaves_the_draft_to_the_next_start(install: Install, m
 
 async def test_a_start_tidies_up_all_bubbles_of_a_turn_that_runs_again(install: Install) -> None:
     channel, asked = fake(install, "drafts"), message("hi", channel="chat", sender="1")
-    bubbles = [await channel.open(asked, ANSWER + str(number)) for number in range(3)]
+    bubbles = [await channel.open(asked, ANSWER + str(number), "k") for number in range(3)]
     async with install.ledger() as ledger:
         entry = await ledger.accept(asked, Trust.OPERATOR)
         assert entry is not None
@@ -144,7 +144,7 @@ async def test_a_start_tidies_up_all_bubbles_of_a_turn_that_runs_again(install: 
 
 async def test_a_start_keeps_the_bubbles_that_begin_a_written_answer(install: Install) -> None:
     channel, asked = fake(install, "drafts"), message("hi", channel="chat", sender="1")
-    full, live = [await channel.open(asked, text) for text in ("The beginning of it.", "And the")]
+    full, live = [await channel.open(asked, text, "k") for text in ("The beginning of it.", "And the")]
     async with install.ledger() as ledger:
         entry = await ledger.accept(asked, Trust.OPERATOR)
         assert entry is not None
@@ -256,3 +256,67 @@ async def test_a_platform_that_is_the_local_screen_sees_every_delta(install: Ins
         await at.settled(1)
 
     assert channel.deltas == [TextDelta(ANSWER)] * 3
+
+
+@pytest.fixture(params=["lookup", "idempotent", "neither"])
+def finds(request: pytest.FixtureRequest, install: Install) -> FakeChannel:
+    """A channel with drafts, by how it can find one again whose opening got no answer."""
+    install.platform.idempotent = request.param == "idempotent"
+    return fake(install, "drafts", *(("lookup",) if request.param == "lookup" else ()))
+
+
+def can_find(channel: FakeChannel) -> bool:
+    return channel.abilities.lookup is not None or channel.abilities.idempotent
+
+
+async def test_a_draft_whose_opening_got_no_answer_becomes_the_answer_or_puts_it_in_doubt(
+    install: Install, finds: FakeChannel
+) -> None:
+    """DLV-02 for drafts: found by its key where the platform can, else the answer says that it may come twice."""
+    install.platform.fail("open", LOST_ANSWER)
+    async with install.start(FakeAgent(Writer()), finds) as at:
+        await at.say("hi")
+        assert await at.settled(1) == [("m1", "completed")]
+
+    whole = (ANSWER * 3).rstrip()
+    texts = install.platform.texts()
+    assert texts == ([whole] if can_find(finds) else [texts[0], f"{MARK}{whole}"])
+    assert install.rows("SELECT draft FROM inbox") == [(None,)]
+
+
+async def test_a_draft_that_surely_never_landed_is_opened_again(install: Install) -> None:
+    """The connection broke on the way there: a look into the chat says so, and nothing is in doubt."""
+    install.platform.fail("open", Fault("the connection broke", landed=True, lost=True))
+    async with install.start(FakeAgent(Writer()), fake(install, "drafts", "lookup")) as at:
+        await at.say("hi")
+        await at.settled(1)
+
+    assert install.platform.texts() == [(ANSWER * 3).rstrip()]
+
+
+@pytest.mark.parametrize("ends", ["stop", "failure", "restart"])
+async def test_no_draft_whose_opening_got_no_answer_is_left_behind(
+    install: Install, finds: FakeChannel, monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
+    monkeypatch.setattr(gateway_module, "DRAIN_S", 0.05)
+    gate = asyncio.Event()
+    install.platform.fail("open", Fault("the connection broke", landed=True, gate=gate))
+    writer = Writer(Failed("The provider is away.", "http 503"), waits=ends != "failure")
+    async with install.start(FakeAgent(writer), finds) as at:
+        await at.say("hi")
+        await install.platform.until(lambda: install.platform.calls["open"] > 0)
+        if ends == "stop":
+            await at.say("/stop", id="m2")
+        if ends != "restart":
+            gate.set()
+            await at.settled(2 if ends == "stop" else 1)
+    if ends == "restart":  # the platform takes it after all; who asked is gone
+        key = install.rows("SELECT substr(draft, 2) FROM inbox")[0][0]
+        await finds.open(message("hi", id="m1", channel="chat", sender="1"), ANSWER, key)
+        async with install.start(FakeAgent(), finds) as at:
+            await at.settled(1)
+
+    drafts = [one for one in install.platform.shown() if one.kind == "draft"]
+    assert len(drafts) == (0 if can_find(finds) else 1)
+    if ends == "restart":
+        assert install.platform.texts()[-1] == ("HI" if can_find(finds) else f"{MARK}HI")
