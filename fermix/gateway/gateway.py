@@ -81,6 +81,7 @@ class Gateway:
         self._rooms = rooms
         self._group = group
         self._intakes: set[asyncio.Task[None]] = set()
+        self._telling: set[Replier] = set()  # of messages that are in no lane's work yet, or never will be
         self._closing = False
         self._ledger_problem = ""
         self._turns = TurnServices(rooms.agent, rooms.ledger, rooms.events, rooms.clock)
@@ -231,6 +232,7 @@ class Gateway:
         """Prepare one message for its turn; every way out fills or releases the slot. `again` is what an earlier
         process left of it.
         """
+        self._telling.add(accepted.replier)
         try:
             if self._closing:
                 await self._end(accepted, RESTARTING, "refused")
@@ -249,6 +251,8 @@ class Gateway:
         except Exception:
             log.exception("a message broke on its way in")
             await self._end(accepted, BROKEN, "failed")
+        finally:
+            self._telling.discard(accepted.replier)
 
     async def _whole(self, accepted: Accepted) -> Accepted:
         """Wait for the rest of an album. A stop or a shutdown ends the wait and the whole intake with it."""
@@ -362,6 +366,8 @@ class Gateway:
                 await self.lanes.idle()
         except TimeoutError:
             log.warning("turns still run at shutdown; the next start takes them up")
+            for replier in self._telling:
+                replier.leave()
             for intake in self._intakes:
                 intake.cancel()
             self.lanes.leave_all()

@@ -16,7 +16,7 @@ from fermix.gateway.recovery import MOST_AGE
 from fermix.message import LocalOrigin, Media, Message, Text
 from fermix.trust import Trust
 from tests.fakes.channel import FakeAgent, FakeChannel, message
-from tests.fakes.platform import AWAY, LOST_ANSWER
+from tests.fakes.platform import AWAY, LOST_ANSWER, slow
 from tests.gateway.conftest import Install
 from tests.requirements import covers
 
@@ -406,6 +406,24 @@ async def test_a_shutdown_leaves_what_runs_and_waits_to_the_next_start(
         await life.settled(3)
 
     assert install.platform.texts() == ["Q0", "Q1", "Q2"]
+
+
+async def test_a_shutdown_waits_for_no_answer_of_a_command_and_loses_none(
+    install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by the model of the gateway: the send on the wire was awaited to its deadline, then noted as failed."""
+    monkeypatch.setattr("fermix.gateway.gateway.DRAIN_S", 0.01)
+    install.platform.fail("send", slow(asyncio.Event()))
+    async with asyncio.timeout(5):
+        async with install.start() as life:
+            await life.say("/whoami")
+            await install.platform.until(lambda: install.platform.calls["send"] == 1)
+    assert install.outcomes() == {"m1": None}
+    async with install.start() as life:
+        await life.settled(1)
+
+    assert [text[: len(MARK)] for text in install.platform.texts()] == [MARK]
+    assert install.outcomes() == {"m1": "handled"}
 
 
 def _text(row: Outgoing) -> Text:
