@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from fermix.gateway import Access
+from fermix.errors import NeedsOperator
+from fermix.gateway import Access, Ledger
 from fermix.gateway.commands.confirm import REJECTED
+from fermix.gateway.ledger import Entry
+from fermix.message import Message
 from tests.fakes.channel import message
 from tests.fakes.platform import Fault
 from tests.gateway.asking import CODE, ID, found, scene_in
@@ -30,6 +33,27 @@ async def test_after_a_yes_the_request_runs_again_by_itself(tmp_path: Path) -> N
         first, again = scene.agent.started
         assert first == "m1"
         assert re.fullmatch(r"resumed-[0-9a-f]{32}", again)
+
+
+async def test_a_request_that_cannot_run_again_is_told_so_in_the_one_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by the model of the gateway: the owner heard that it runs again, and then that something went wrong."""
+    async with scene_in(tmp_path) as scene:
+        code = found(CODE, await scene.say("sort my photos"))
+        accept = Ledger.accept
+
+        async def full(self: Ledger, message: Message, *rest: object, **more: object) -> Entry | None:
+            if message.id.startswith("resumed-"):
+                raise NeedsOperator("the disk is full", advice="free some space")
+            return await accept(self, message, *rest, **more)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(Ledger, "accept", full)
+        (answer,) = await scene.say(f"/confirm {code}")
+
+        assert scene.opened
+        assert answer.startswith("Done.")
+        assert answer.endswith("Your request could not be started again; please send it once more.")
 
 
 async def test_a_resumed_request_is_authorized_anew(tmp_path: Path) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from fermix.agent.approvals import Pending, Rejected
+import logging
+
+from fermix.agent.approvals import Pending, Rejected, Seam
 from fermix.errors import FermixError
 from fermix.gateway.command import Command, CommandContext
+
+log = logging.getLogger(__name__)
 
 REJECTED: dict[Rejected, str] = {
     "unknown": "I know no such question. It may be answered already; ask again if you still need it.",
@@ -22,9 +26,19 @@ async def _confirm(context: CommandContext) -> None:
     except FermixError as error:
         await context.replier.tell(error.user_text or "That could not be done; the log has the details.")
         return
-    await context.replier.tell(f"{done}\n\n{pending.seam.after_yes}".rstrip())
-    if pending.seam.resume is not None:
-        await pending.seam.resume()
+    await context.replier.tell(f"{done}\n\n{await _resumed(pending.seam)}".rstrip())
+
+
+async def _resumed(seam: Seam) -> str:
+    """Let the request run again, where it can; returns what to tell of that. It waits behind this command's answer."""
+    if seam.resume is None:
+        return seam.after_yes
+    try:
+        await seam.resume()
+    except FermixError as error:
+        log.error("a request does not run again after a yes: %s", error)  # noqa: TRY400 - no bug of ours
+        return "Your request could not be started again; please send it once more."
+    return seam.after_yes
 
 
 async def _deny(context: CommandContext) -> None:
