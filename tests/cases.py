@@ -94,35 +94,22 @@ STEERING = "a running turn cannot be steered yet"
 CALLS = "voice calls come later"
 WEB = "the web page and webhook routes come later"
 FACTS = "remembered facts come later"
-UNTESTED = "its test is still missing"
+TAINT = "what a turn has read does not limit it yet"
 
 OPEN = {
     "DLV-15": JOBS,
     "DLV-17": PLATFORMS,
     "QUE-06": STEERING,
-    "SEC-05": UNTESTED,
     "VOX-01": CALLS,
     "VOX-02": CALLS,
     "VOX-03": CALLS,
     "VOX-06": CALLS,
-    "INJ-02": UNTESTED,
+    "INJ-02": TAINT,
     "INJ-03": FACTS,
-    "INJ-05": UNTESTED,
     "INJ-06": FACTS,
-    "R-1": WEB,
-    "R-2": WEB,
-    "R-3": UNTESTED,
     "R-4": WEB,
     "R-5": WEB,
-    "R-9": UNTESTED,
     "R-10": WEB,
     "R-11": WEB,
-    "R-12": UNTESTED,
-    "R-17": UNTESTED,
-    "R-18": UNTESTED,
-    "R-22": UNTESTED,
-    "R-23": UNTESTED,
-    "R-24": UNTESTED,
-    "R-28": UNTESTED,
-    "R-30": UNTESTED,
+    "R-18": PLATFORMS,
 }

@@ -34,11 +34,7 @@ class HttpServer:
 
     async def run(self, started: Callable[[], None]) -> None:
         """Raises: NeedsOperator when the port is taken."""
-        app = web.Application(middlewares=[self._check_host])
-        app.router.add_get("/health/live", self._live)
-        app.router.add_get("/health/ready", self._ready)
-        app.router.add_get("/health", self._ready)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_S)
+        runner = web.AppRunner(self.application(), access_log=None, shutdown_timeout=SHUTDOWN_S)
         await runner.setup()
         try:
             await self._listen(runner)
@@ -46,6 +42,14 @@ class HttpServer:
             await asyncio.Event().wait()
         finally:
             await runner.cleanup()
+
+    def application(self) -> web.Application:
+        """Return all routes, behind all checks."""
+        app = web.Application(middlewares=[self._check_host])
+        app.router.add_get("/health/live", self._live)
+        app.router.add_get("/health/ready", self._ready)
+        app.router.add_get("/health", self._ready)
+        return app
 
     async def _listen(self, runner: web.AppRunner) -> None:
         try:

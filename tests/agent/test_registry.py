@@ -70,7 +70,7 @@ def test_second_capability_of_a_name_is_refused() -> None:
 
 
 def test_capability_without_a_class_is_refused() -> None:
-    """Reference 4, 4.1: what nobody classified must not become visible to guests by default."""
+    """Reference 4, 4.1; R-28: what nobody classified must not become visible to guests by default."""
     with pytest.raises(Unusable, match="policy class"):
         CapabilityRegistry([make_capability(policy=cast(PolicyClass, None))])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
@@ -347,3 +348,74 @@ async def test_a_history_fits_into_one_line_whatever_it_holds(house: House) -> N
 
 def _descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
+
+
+REFUSED_TO_PROGRAMS = (
+    ("turn.stop", {"session": "cli"}),
+    ("config.reload", {}),
+    ("daemon.stop", {}),
+    *(("message.send", {"id": f"m{number}", "session": "cli", "text": text}) for number, text in enumerate(
+        ("/confirm AAAAAAAA", "/deny AAAAAAAA", "/grant path /srv", "/revoke path /srv", "/sandbox mode open", "/stop")
+    )),
+)  # fmt: skip
+PROGRAM = """
+import ctypes, json, sys
+from fermix.protocol.ask import Connection, RequestFailed
+if sys.argv[2] == "confined":
+    ctypes.CDLL(None).prctl(38, 1, 0, 0, 0)
+connection = Connection(sys.argv[1], client="child")
+for method, params in json.loads(sys.argv[3]):
+    try:
+        print(json.dumps(connection.request(method, params)))
+    except RequestFailed as error:
+        print(error)
+"""
+
+
+def _program(house: House, how: str, told: Path) -> subprocess.Popen[bytes]:
+    argv = [sys.executable, "-c", PROGRAM, str(house.home.daemon_socket), how, json.dumps(REFUSED_TO_PROGRAMS)]
+    with told.open("wb") as file:
+        return subprocess.Popen(argv, stdout=file)
+
+
+@pytest.mark.parametrize("how", ["spawned", "confined"])
+async def test_a_program_without_a_person_neither_stops_nor_sets_up_nor_answers(
+    house: House, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue 3, approvals; R-19, R-20: what the agent starts, or what can gain no rights, has no say over it."""
+    if how == "confined":
+        monkeypatch.setattr(os, "getpid", lambda: 1 << 30)  # the child is no descendant then
+    dial = await house.dial()
+    await dial.subscribe()
+    with _program(house, how, tmp_path / "told") as child:
+        replies = [(await dial.next("reply"))["text"] for _ in range(6)]
+        await until(lambda: child.poll() is not None)
+
+    refusal = "refused to a program that runs without a person"
+    assert [refusal in text for text in replies] == [True] * 6
+    assert (tmp_path / "told").read_text(encoding="utf-8").count(refusal) == 3
+    assert (house.control.asked, house.agent.started) == ([], [])
+
+
+def _files_in(folder: Path) -> set[Path]:
+    return {path for path in folder.rglob("*") if not path.name.startswith("memory.db")}
+
+
+@pytest.mark.parametrize(
+    "name", ["../../evil.png", "/etc/cron.d/evil", "a/b", "..", "", "x" * 5_000, "nul\0", "\n[system"]
+)
+async def test_the_name_of_a_file_is_never_a_path(house: House, tmp_path: Path, name: str) -> None:
+    """R-30: it stays data beside the bytes; nothing is stored under it."""
+    listening = Listening(house)
+    picture = tmp_path / "picture"
+    picture.write_bytes(b"\x89PNG\r\n\x1a\n")
+    before = _files_in(tmp_path)
+    dial = await house.dial()
+    await dial.subscribe()
+    params = {"id": "m1", "session": "cli", "text": "look", "attachments": names((name, "image/png"))}
+    with opened_files(picture) as files:
+        assert "result" in await dial.request("message.send", params, files=files)
+    await dial.next("turn.ended")
+
+    assert [media.name for media in listening.turns[0].message.media] == [name]
+    assert _files_in(tmp_path) == before

@@ -129,3 +129,64 @@ async def test_the_port_is_free_again_afterwards(health: HealthBoard) -> None:
         assert port > 0
     async with running(HttpServer("127.0.0.1", port, health).run):
         pass
+
+
+def routes(server: HttpServer) -> set[tuple[str, str]]:
+    app = server.application()
+    return {(route.method, route.resource.canonical) for route in app.router.routes() if route.resource is not None}
+
+
+OPEN = {(method, path) for method in ("GET", "HEAD") for path in ("/health", "/health/live", "/health/ready")}
+
+
+def test_liveness_and_readiness_are_all_that_is_open(health: HealthBoard) -> None:
+    """R-1: a route that stands here without a token must be added to this list by somebody who has thought about it."""
+    assert routes(HttpServer("127.0.0.1", 0, health)) == OPEN
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["X-Forwarded-For: 127.0.0.1", "X-Forwarded-Host: evil.example", "Forwarded: for=127.0.0.1;host=localhost",
+     "X-Real-IP: 127.0.0.1", "X-HTTP-Method-Override: POST", "X-Original-URL: /daemon/stop", "Authorization: Bearer x"],
+)  # fmt: skip
+async def test_what_a_proxy_says_opens_nothing_and_closes_nothing(server: HttpServer, header: str) -> None:
+    """R-1: where a request comes from proves nothing, whoever states it."""
+    for path, host, status in (("/health/live", server.address, 200), ("/", server.address, 404),
+                               ("/health/live", "evil.example", 421)):  # fmt: skip
+        head = f"GET {path} HTTP/1.1\nHost: {host}\n{header}\nConnection: close"
+        assert (await exchange(server, head))[0] == status
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"])
+@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://127.0.0.1:1"])
+async def test_a_page_in_a_browser_changes_nothing(server: HttpServer, method: str, origin: str) -> None:
+    """R-2: a plain-text request needs no preflight; there is nothing that it could reach."""
+    for path in ("/health", "/health/live", "/health/ready"):
+        head = (f"{method} {path} HTTP/1.1\nHost: {server.address}\nOrigin: {origin}\nContent-Type: text/plain\n"
+                "Content-Length: 0\nConnection: close")  # fmt: skip
+        assert (await exchange(server, head))[0] == 405
+
+
+@pytest.mark.parametrize("origin", ["", "Origin: https://evil.example\n"])
+async def test_no_request_becomes_another_protocol(server: HttpServer, origin: str) -> None:
+    """R-2: an upgrade would be a way around everything that is checked for a request."""
+    for protocol in ("websocket", "h2c"):
+        head = (f"GET /health/live HTTP/1.1\nHost: {server.address}\n{origin}Upgrade: {protocol}\n"
+                "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\nSec-WebSocket-Version: 13\n"
+                "Connection: Upgrade, close")  # fmt: skip
+        assert (await exchange(server, head))[0] != 101
+
+
+async def test_nobody_elsewhere_may_read_what_is_open(server: HttpServer) -> None:
+    """R-2: no page is told that it may read our answers."""
+    host, port = server.address.rsplit(":", 1)
+    async with asyncio.timeout(5):
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(f"GET /health HTTP/1.1\r\nHost: {server.address}\r\nOrigin: https://evil.example\r\n"
+                     "Connection: close\r\n\r\n".encode())  # fmt: skip
+        head = (await reader.read()).partition(b"\r\n\r\n")[0].lower()
+        writer.close()
+        await writer.wait_closed()
+
+    assert b"access-control" not in head
+    assert b"set-cookie" not in head

@@ -51,7 +51,7 @@ async def accepted(ledger: Ledger, wanted: Message | None = None) -> Entry:
 
 @covers("idem.webhook.ack-not-rerun", "idem.key")
 async def test_the_second_copy_of_a_message_is_known(disk: Disk) -> None:
-    """DLV-03: seen on (channel, the platform's id), whatever else differs."""
+    """DLV-03, R-12: seen on (channel, the platform's id), whatever else differs."""
     async with disk.open() as ledger:
         await accepted(ledger)
 
@@ -62,7 +62,7 @@ async def test_the_second_copy_of_a_message_is_known(disk: Disk) -> None:
 
 @covers("idem.process-local")
 async def test_a_restart_knows_what_was_accepted(disk: Disk) -> None:
-    """DLV-03: the spec lets a restart forget; ours does not."""
+    """DLV-03, R-12: the spec lets a restart forget; ours does not."""
     async with disk.open() as ledger:
         await accepted(ledger)
     async with disk.open() as ledger:

@@ -14,10 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fermix.agent import approvals
-from fermix.agent.turn import Turn
-from fermix.gateway import authorize, command
+from fermix.agent.turn import ReplyPort, Turn, TurnOutcome
+from fermix.gateway import Access, Authorizer, authorize, command
+from fermix.gateway.authorize import Authorization, lesser
 from fermix.trust import Trust
+from tests.fakes.channel import FakeAgent, completed, message
 from tests.gateway.asking import CODE, ID, Scene, scene_in
+from tests.gateway.conftest import Install
 
 EXAMPLES = int(os.environ.get("FERMIX_PROOF_EXAMPLES", "40"))
 TRUST = {"1": Trust.OPERATOR, "2": Trust.GUEST, "3": Trust.GUEST}  # what ACCESS gives; anybody else has nothing
@@ -124,6 +127,54 @@ def _anywhere(pending: approvals.Pending, code: str, answer: object, *, local: b
 
 def _always(message: object) -> bool:
     return True
+
+
+LADDER = {
+    "operator": Access(local=False, owner="1"),
+    "commander": Access(local=False, owner="9", listed=frozenset({"1"}), commanders=frozenset({"1"})),
+    "guest": Access(local=False, owner="9", listed=frozenset({"1"})),
+    "nobody": Access(local=False, owner="9"),
+}
+
+
+@pytest.mark.parametrize("now", LADDER)
+@pytest.mark.parametrize("then", ["operator", "commander", "guest"])
+async def test_what_a_start_takes_up_has_the_lesser_right_of_then_and_now(
+    install: Install, then: str, now: str
+) -> None:
+    """R-20: neither a right that was given meanwhile nor one that was taken away comes back with an old message."""
+    said = message("look for me", channel="chat", sender="1")
+    accepted = Authorizer({"chat": LADDER[then]}).resolve(said)
+    assert isinstance(accepted, Authorization)
+    async with install.ledger() as ledger:
+        await ledger.accept(said, accepted.trust, commands=accepted.commands)
+    turns: list[Turn] = []
+
+    async def remembers(turn: Turn, port: ReplyPort) -> TurnOutcome:
+        turns.append(turn)
+        return completed("done")
+
+    install.access = {"chat": LADDER[now]}
+    async with install.start(FakeAgent(remembers)) as life:
+        await life.gateway.lanes.idle()
+
+    operator = then == now == "operator"
+    trust = Trust.OPERATOR if operator else Trust.GUEST
+    assert [(turn.trust, turn.may_ask) for turn in turns] == ([] if now == "nobody" else [(trust, operator)])
+    assert install.outcomes() == {"m1": "refused" if now == "nobody" else "answered"}
+
+
+AUTHORIZATIONS = st.builds(Authorization, st.sampled_from(Trust), st.booleans())
+
+
+@given(st.lists(AUTHORIZATIONS, min_size=1, max_size=10))
+def test_what_is_joined_has_no_right_that_a_part_of_it_lacks(parts: list[Authorization]) -> None:
+    """R-7, R-20: one check for all: an album, a message of an earlier start."""
+    joined = lesser(*parts)
+
+    assert joined.commands is all(part.commands for part in parts)
+    assert (joined.trust is Trust.OPERATOR) is all(part.trust is Trust.OPERATOR for part in parts)
+    assert lesser(joined, *parts) == joined
 
 
 ASK = Link("1", "direct", "/grant path {shut}", 0)

@@ -365,7 +365,7 @@ keys = st.builds(ConversationKey, st.sampled_from(["cli", "telegram"]), ids, ids
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(found=st.lists(keys, min_size=1, max_size=8, unique=True))
 def test_no_two_keys_share_a_history(tmp_path_factory: pytest.TempPathFactory, found: list[ConversationKey]):
-    """QUE-05: the encoding of a key is injective, whatever its characters."""
+    """QUE-05, R-17: the encoding of a key is injective, whatever its characters."""
     found = [*found, ConversationKey("telegram", "a_b", "root"), ConversationKey("telegram", "a:b", "root")]
 
     async def each_its_own() -> None:

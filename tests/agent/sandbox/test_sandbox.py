@@ -330,3 +330,21 @@ def test_a_command_sees_no_key_and_no_terminal_program(machine: Machine) -> None
 def test_a_wrong_setting_says_what_is_right(settings: dict[str, object], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         SandboxSettings.model_validate(settings)
+
+
+@pytest.mark.parametrize("mode", ["strict", "standard", "open"])
+def test_who_the_agent_is_stands_where_no_tool_reaches(machine: Machine, mode: str) -> None:
+    """INJ-05: what is told to write itself into the persona finds no tool that could, by whatever name."""
+    persona = machine.home.bootstrap / "SOUL.md"
+    persona.parent.mkdir(parents=True, exist_ok=True)
+    persona.write_text("I am Ada.", encoding="utf-8")
+    (machine.home.workspace / "link").symlink_to(persona)
+    (machine.home.workspace / "folder").symlink_to(persona.parent)
+    os.link(persona, machine.home.workspace / "twin")
+    sandbox = machine.sandbox(mode=mode, launch_dir=machine.user_home)
+    for name in (str(persona), "link", "folder/SOUL.md", f"../bootstrap/{persona.parent.name}/SOUL.md",
+                 f"~/.fermix/bootstrap/{persona.parent.name}/SOUL.md", str(machine.home.config)):  # fmt: skip
+        with pytest.raises(OutsideSandbox):
+            sandbox.find(NOWHERE, name)
+    with pytest.raises(ConfigError):
+        machine.sandbox(mode=mode, allowed_roots=(str(persona.parent),))

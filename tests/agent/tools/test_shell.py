@@ -7,8 +7,12 @@ from pathlib import Path
 import pytest
 
 from fermix.agent.model import ToolResult
+from fermix.agent.registry import CapabilityRegistry
+from fermix.agent.sandbox import SandboxSettings
+from fermix.agent.tools import shell
+from fermix.trust import PolicyClass, Trust
 from tests.agent.tools.conftest import Toolbox
-from tests.fakes.turns import turn_from
+from tests.fakes.turns import RecordingPort, turn_from
 from tests.requirements import covers
 
 
@@ -89,7 +93,7 @@ async def test_an_address_is_not_taken_for_a_path(toolbox: Toolbox) -> None:
 
 
 async def test_nothing_of_ours_reaches_a_command(toolbox: Toolbox) -> None:
-    """R-40: a child prints its environment. PKG-01: not even where the frozen program lies."""
+    """R-40, SEC-05: a child prints its environment. PKG-01: not even where the frozen program lies."""
     result = await toolbox.call("shell", command="env")
 
     assert "PATH=/usr/bin:/bin" in result.text
@@ -126,3 +130,33 @@ async def test_what_cannot_be_started_is_said(toolbox: Toolbox, arguments: dict[
 
     assert not result.ok
     assert sentence in result.text
+
+
+@pytest.mark.parametrize("command", ["true", "ls", "echo hi", "cat /dev/null", "git status", ": # read only"])
+async def test_a_harmless_looking_command_counts_like_any_other(toolbox: Toolbox, command: str) -> None:
+    """R-22: nothing is concluded from the text; it is marked as an effect before it runs, and no guest has it."""
+    port = RecordingPort()
+    await toolbox.call("shell", port=port, command=command)
+
+    assert port.effects == ["shell"]
+    (tool,) = (tool for tool in toolbox.tools if tool.name == "shell")
+    assert (tool.policy, tool.owner_only) == (PolicyClass.EXEC, True)
+    assert "shell" not in {tool.name for tool in CapabilityRegistry(toolbox.tools).list_for(Trust.GUEST)}
+
+
+def test_there_is_no_list_of_commands_that_may_run() -> None:
+    """R-23: an allow list would have to trust `env`, `git -c`, `find -exec`; nobody can write one down."""
+    assert set(SandboxSettings.model_fields) == {"mode", "allowed_roots", "blocked_roots"}
+
+
+async def test_a_guard_that_cannot_run_blocks(toolbox: Toolbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R-24: the pattern list only ever refuses, and a command that it cannot judge does not run."""
+
+    def broken(command: str) -> str | None:
+        raise RecursionError("too deep")
+
+    monkeypatch.setattr(shell, "why_refused", broken)
+    result = await toolbox.call("shell", command="touch mark")
+
+    assert not result.ok
+    assert not (toolbox.workspace / "mark").exists()
