@@ -32,6 +32,9 @@ def _ask(argv: list[str]) -> int:
 
 
 def _run(argv: list[str]) -> int:
+    import gc
+
+    gc.disable()  # a start makes a hundred thousand objects and no garbage; the verb turns it on again
     from fermix.cli.verbs import run
 
     return run.main(argv)

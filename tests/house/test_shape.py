@@ -27,6 +27,7 @@ ROOMS = (
 LATE_IMPORTS = (
     "cli/",
     "agent/providers/",
+    "config/edit.py",
     "config/secrets.py",
     "config/secret_store.py",
     "config/keyring_store.py",
