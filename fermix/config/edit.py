@@ -11,9 +11,7 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import TypeAlias, TypeGuard
 
-import tomlkit
 from pydantic import BaseModel
-from tomlkit.exceptions import TOMLKitError
 
 from fermix.config.load import Table, build, decode, parse, read
 from fermix.config.lock import hold_settings
@@ -80,6 +78,9 @@ class ConfigEditor:
 
 def rewrite(data: bytes, changes: Changes, path: Path) -> bytes:
     """Return the file's bytes with the changes in place. Raises: ConfigError."""
+    import tomlkit  # late: every start pays for it, and few ever change the config
+    from tomlkit.exceptions import TOMLKitError
+
     text = decode(data, path)
     expected = parse(text, path)  # what must come out, worked out without the editing library
     try:

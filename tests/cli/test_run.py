@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import resource
 from collections.abc import Iterator
 
 import pytest
 
+from fermix.cli.main import main
 from fermix.cli.verbs.run import MOST_FILES, allow_files
 
 
@@ -34,3 +36,11 @@ def test_what_was_granted_already_is_kept(hard: int) -> None:
     allow_files()
 
     assert resource.getrlimit(resource.RLIMIT_NOFILE) == (granted, hard)
+
+
+def test_a_daemon_collects_garbage_although_its_start_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FERMIX_HOME", "not/absolute")
+
+    assert main(["--daemon"]) == 1
+
+    assert gc.isenabled()
