@@ -167,10 +167,14 @@ class Gateway:
             self._start(self._resume(accepted, found, step, channel), message)
 
     async def _resume(self, accepted: Accepted, found: Unfinished, step: Step, channel: Channel) -> None:
+        accepted.slot.expect(self._answer(accepted, accepted.message))
         try:
             found = await tidied(found, channel)
         except Exception:
             log.exception("what a message of an earlier start left in its chat stays there")
+        if accepted.slot.stopped:
+            accepted.slot.release()
+            return
         if found.doubtful:
             accepted.replier.doubt()
         accepted = await self._whole(accepted)

@@ -88,6 +88,10 @@ class Slot:
         finally:
             self._preparing, self._unready = None, None
 
+    def expect(self, unready: Unready) -> None:
+        """Name what a stop drops while there is no work here yet; whoever prepares it then looks at `stopped`."""
+        self._unready = unready
+
     def fill(self, work: Work, size_bytes: int = 0, media_bytes: int = 0) -> bool:
         """Hand over the work; it runs when the slot's turn comes, or is dropped when a stop came first.
 

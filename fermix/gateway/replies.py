@@ -83,7 +83,7 @@ class Replier:
         rows = await self._ledger.outgoing(self._entry, self._split(reply.text), settles=None, model=reply.model)
         if await self._deliver(rows, reply.text) != "sent":
             raise ChannelUnavailable("the message could not be delivered")
-        self._said.add(reply.text)
+        self._said.add(reply.text.strip())
 
     async def tell(self, text: str, settles: Outcome = "handled") -> Delivered:
         """Send a sentence of our own that is the last word on the message. Raises nothing."""
@@ -102,7 +102,7 @@ class Replier:
 
     async def answer(self, text: str, model: str) -> Delivered:
         """Send what the agent said; what this turn has sent already is not said twice (DLV-09)."""
-        parts = await self._stream.finish("" if text in self._said else text)
+        parts = await self._stream.finish("" if text.strip() in self._said else text)
         if self._doubtful or self._stream.doubtful:
             parts = [f"{MARK}{part}" if number == 0 else part for number, part in enumerate(parts)]
         try:

@@ -252,6 +252,21 @@ async def test_a_text_the_turn_has_sent_is_not_sent_again_as_its_answer(install:
     assert install.rows("SELECT answer FROM inbox") == [("done",)]
 
 
+@pytest.mark.parametrize(("told", "said"), [("done\n", "done"), ("done", "\ndone "), (" done", "done\n\n")])
+async def test_blanks_around_a_text_make_it_no_other_one(install: Install, told: str, said: str) -> None:
+    """DLV-09: nobody sees them, so the second copy would be read as a second message."""
+
+    async def twice(turn: Turn, port: ReplyPort) -> TurnOutcome:
+        await port.send(Text(told))
+        return completed(said)
+
+    async with install.start(FakeAgent(twice)) as life:
+        await life.say("hi")
+        assert await life.settled(1) == [("m1", "completed")]
+
+    assert [text.strip() for text in install.platform.texts()] == ["done"]
+
+
 async def test_an_effect_is_on_disk_before_the_turn_goes_on(install: Install) -> None:
     async def acts(turn: Turn, port: ReplyPort) -> TurnOutcome:
         await port.effect("shell")

@@ -321,6 +321,27 @@ async def test_a_draft_that_nobody_can_remove_makes_the_answer_say_so(install: I
     assert install.platform.texts() == ["half an ans", f"{MARK}HI"]
 
 
+async def test_a_stop_while_a_start_tidies_up_says_what_it_dropped(install: Install) -> None:
+    """QUE-01 (e): the draft still goes, the turn does not run again, and the text does not say "nothing"."""
+    channel, gate = FakeChannel("chat", platform=install.platform, can=("drafts",)), asyncio.Event()
+    async with install.ledger() as ledger:
+        entry = await left(ledger)
+        ledger.draft(entry, await channel.open(chat("hi"), "half an ans", "k"))
+    install.platform.fail("discard", slow(gate))
+    async with install.start(channel=channel) as life:
+        await install.platform.until(lambda: install.platform.calls["discard"] == 1)
+        await life.say("/stop", "m2")
+        await install.platform.until(lambda: bool(install.platform.log("send")))
+        gate.set()
+        assert dict(await life.settled(2)) == {"m1": "cancelled", "m2": "handled"}
+        await life.say("next", "m3")
+        await life.settled(1)
+
+    assert install.platform.texts() == ["Nothing was running. 1 waiting message was dropped.", "NEXT"]
+    assert life.agent.started == ["m3"]
+    assert install.outcomes() == {"m1": "stopped", "m2": "handled", "m3": "answered"}
+
+
 async def test_pictures_of_a_local_client_are_not_kept_and_the_sender_is_told(install: Install) -> None:
     picture = Media("image", "image/png", b"\x89PNG", "a.png")
     async with install.ledger() as ledger:
