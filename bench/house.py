@@ -18,6 +18,7 @@ from fermix.events import Events
 from fermix.gateway import Abilities, Access, Authorizer, Gateway, Ledger, Rooms
 from fermix.gateway.commands.catalog import COMMANDS
 from fermix.gateway.media import MediaStep
+from fermix.gateway.transcription import Audio, NoBackend
 from fermix.home import Home
 from fermix.message import Message, Reply, Sender
 from fermix.setup.sections import SECTIONS
@@ -72,6 +73,13 @@ class Instant:
     async def restore(self, turn: Turn, text: str, model: str) -> None: ...
 
 
+class Deaf:
+    """Nobody speaks in a measurement."""
+
+    async def transcribe(self, audio: Audio) -> str:
+        raise NoBackend("nobody listens here")
+
+
 def message(number: int, chat: str, text: str = QUESTION) -> Message:
     return Message(f"m{number}", CHANNEL, chat, Sender(OWNER, "Jo"), text, chat, datetime.now(UTC))
 
@@ -86,7 +94,7 @@ async def opened(folder: Path) -> AsyncGenerator[House]:
     access = {CHANNEL: Access(local=False, owner=OWNER)}
     async with Database.open(home.database) as database, Conversations.open(database, clock, events) as conversations:
         ledger = Ledger(database, clock)
-        approvals, media = Approvals(clock), MediaStep(None, 0)
+        approvals, media = Approvals(clock), MediaStep(Deaf(), 0)
         rooms = Rooms(
             Instant(), Authorizer(access), ledger, conversations, policy, approvals, COMMANDS, events, clock, media
         )

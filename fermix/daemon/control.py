@@ -149,7 +149,7 @@ class Control:
         parts.authorizer.use(access_rules(config))
         parts.gateway.use(streaming=stream_tiers(config), album_quiet_s=album_times(config))
         parts.hearing.use(voice)
-        parts.media.use(parts.hearing, config[TranscriptionSettings].max_file_bytes)
+        parts.media.use(config[TranscriptionSettings].max_file_bytes)
         parts.routes.use(candidates, config.core.local_model)
         parts.agent.reconfigure(registry=parts.registry, router=parts.routes.router, settings=prompt_settings(config))
         log.info("configuration read again")

@@ -29,7 +29,7 @@ from fermix.gateway.command import Command, CommandContext, Conversations, is_at
 from fermix.gateway.ledger import Entry, Ledger, Outcome, Unfinished
 from fermix.gateway.media import MediaFailed, MediaStep
 from fermix.gateway.queue import Lanes, Slot
-from fermix.gateway.recovery import Recovered, Step, plan, tidied
+from fermix.gateway.recovery import Recovered, Step, plan, remembered, tidied
 from fermix.gateway.replies import Replier, ReplyServices
 from fermix.message import ConversationKey, Message
 from fermix.trust import Trust
@@ -39,6 +39,7 @@ log = logging.getLogger(__name__)
 EMPTY = "Your message looks empty — send some text or media I can read."
 RESTARTING = "I'm restarting — please send your message again in a moment."
 FULL = "Too many messages wait for me here. Please send this one again when I have answered some of them."
+UNSEEN = "A picture could not be fetched; the log has the reason."  # for who watches; the sender is told nothing
 NO_REQUEST = frozenset({"reaction", "join"})  # authorized like all, but nothing is asked of us
 REQUIRED = ("id", "channel", "chat_id", "reply_target", "thread")
 DRAIN_S = 6.0  # running turns may end by themselves before a shutdown leaves them; the whole shutdown has 10 s
@@ -180,13 +181,10 @@ class Gateway:
         accepted = await self._whole(accepted)
         found = replace(found, message=accepted.message)
         if step == "run":
-            await self._prepare(accepted, again=found)
+            await self._prepare(accepted)
         else:
-            self._finish(accepted, found, step)
-
-    def _finish(self, accepted: Accepted, found: Unfinished, step: Step) -> None:
-        turn = self._turn(accepted, accepted.message)
-        accepted.slot.put(Recovered(self._turns, found, step, turn, accepted.replier))
+            turn = self._turn(accepted, remembered(found))
+            accepted.slot.put(Recovered(self._turns, found, step, turn, accepted.replier))
 
     def _command_of(self, message: Message) -> Command | None:
         parsed = parse(message.text, self._rooms.commands)
@@ -232,10 +230,8 @@ class Gateway:
         slot = self.lanes.reserve(message.key, message.id)
         return Accepted(message, channel, sender, entry, slot, Replier(channel, message, entry, self._replies), album)
 
-    async def _prepare(self, accepted: Accepted, again: Unfinished | None = None) -> None:
-        """Prepare one message for its turn; every way out fills or releases the slot. `again` is what an earlier
-        process left of it.
-        """
+    async def _prepare(self, accepted: Accepted) -> None:
+        """Prepare one message for its turn; every way out fills or releases the slot."""
         self._telling.add(accepted.replier)
         try:
             if self._closing:
@@ -244,14 +240,11 @@ class Gateway:
                 return
             elif not message.text.strip() and not message.media:
                 await self._end(accepted, EMPTY, "handled")
-            elif (command := parse(message.text, self._rooms.commands)) is None:
-                if not self._enqueue(accepted, message):
-                    await self._end(accepted, FULL, "refused")
-            elif again is not None:  # a spoken one, which nobody knew before; it may have run
-                self._finish(accepted, again, "excuse")
-            else:
+            elif (command := parse(message.text, self._rooms.commands)) is not None:
                 await self._command(*command, accepted, message)
                 self._settle(accepted, "handled")
+            elif not self._enqueue(accepted, message):
+                await self._end(accepted, FULL, "refused")
         except Exception:
             log.exception("a message broke on its way in")
             await self._end(accepted, BROKEN, "failed")
@@ -279,17 +272,20 @@ class Gateway:
             return None
         try:
             async with slot.preparing(unready):
-                message = await self._rooms.media.prepare(message, accepted.channel)
+                ready = await self._rooms.media.prepare(message, accepted.channel)
+                if ready.text != message.text:  # what was said, a command perhaps, must outlive us like what was typed
+                    rest = tuple(one for one in message.attachments if one.kind != "audio")
+                    await self._rooms.ledger.heard(accepted.entry, replace(message, text=ready.text, attachments=rest))
         except MediaFailed as error:
             if slot.decided.is_set():
                 return None
             log.error("message %d gets no turn: %s", accepted.entry.id, error)  # noqa: TRY400 - no bug of ours
             if error.user_text is None:
-                self._settle(accepted, "failed", str(error))
+                self._settle(accepted, "failed", UNSEEN)
             else:
                 await self._end(accepted, error.user_text, "failed")
             return None
-        return None if slot.decided.is_set() else message
+        return None if slot.decided.is_set() else ready
 
     async def _end(self, accepted: Accepted, sentence: str, outcome: Outcome) -> None:
         """Answer with a sentence of our own and no turn."""

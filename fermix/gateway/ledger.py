@@ -187,6 +187,12 @@ class Ledger:
 
         self._database.post(update)
 
+    async def heard(self, entry: Entry, message: Message) -> None:
+        """Let a row carry what was said in its recording, before anything is made of it. Raises as `accept` does."""
+        await self._database.run(
+            _statement("UPDATE inbox SET message_json = ? WHERE id = ?", (_encoded(message), entry.id))
+        )
+
     async def outgoing(
         self,
         entry: Entry,

@@ -28,7 +28,6 @@ DOWNLOAD_S = 120.0
 TRANSCRIPTION_S = 660.0  # each backend has a bound of its own; this one is for a backend that breaks it
 
 TRANSCRIPT = "[voice note transcript]"
-NO_BACKEND = "I cannot listen to voice notes yet: run `fermix setup` to choose what turns them into text."
 FAILED = "I could not understand your voice note: the transcription failed, please try again."
 
 
@@ -37,17 +36,14 @@ class MediaFailed(FermixError):
 
 
 class MediaStep:
-    """Fetches and transcribes. `max_audio_bytes` is the longest recording that is taken; without a transcriber
-    nobody can listen yet.
-    """
+    """Fetches and transcribes. `max_audio_bytes` is the longest recording that is taken."""
 
-    def __init__(self, transcriber: Transcriber | None, max_audio_bytes: int) -> None:
+    def __init__(self, transcriber: Transcriber, max_audio_bytes: int) -> None:
         self._transcriber = transcriber
         self._max_audio_bytes = max_audio_bytes
 
-    def use(self, transcriber: Transcriber | None, max_audio_bytes: int) -> None:
-        """Listen in this way from the next message on."""
-        self._transcriber = transcriber
+    def use(self, max_audio_bytes: int) -> None:
+        """Take recordings up to this length from the next message on."""
         self._max_audio_bytes = max_audio_bytes
 
     async def prepare(self, message: Message, channel: Channel) -> Message:
@@ -66,12 +62,9 @@ class MediaStep:
         return replace(bare, media=(*message.media, *pictures))
 
     async def _words(self, recording: Attachment, downloads: Downloads) -> str:
-        transcriber = self._transcriber
-        if transcriber is None:
-            raise MediaFailed("a voice note came and nothing can listen", user_text=NO_BACKEND)
         audio = Audio(await self._recorded(recording, downloads), recording.mime, recording.name)
         async with _bounded("a voice note could not be transcribed", TRANSCRIPTION_S, FAILED):
-            words = (await transcriber.transcribe(audio)).strip()
+            words = (await self._transcriber.transcribe(audio)).strip()
         if not words:
             raise MediaFailed("no words were found in a voice note", user_text=FAILED)
         return words

@@ -21,6 +21,7 @@ from fermix.gateway.channel import Channel
 from fermix.gateway.drafts import find_draft
 from fermix.gateway.ledger import UNKNOWN_DRAFT, Outcome, Outgoing, Unfinished
 from fermix.gateway.replies import Replier, past_failing
+from fermix.message import Media, Message
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +56,12 @@ def excuse(found: Unfinished) -> str:
             " not tried again. Please look, and send it again if it is still needed."
         )
     return f"I was restarted before I could answer your message{quote}. Please send it again if it still matters."
+
+
+def remembered(found: Unfinished) -> Message:
+    """Return the message as the history is to keep it: its pictures are not here, but that there were some is told."""
+    count = sum(one.kind == "image" for one in found.message.attachments) or int(found.media)
+    return replace(found.message, media=(Media("image", "", b""),) * count, attachments=())
 
 
 async def tidied(found: Unfinished, channel: Channel) -> Unfinished:

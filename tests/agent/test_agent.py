@@ -26,11 +26,14 @@ from fermix.config.load import load
 from fermix.config.model import CLOSED
 from fermix.errors import ConfigError
 from fermix.home import Home
-from fermix.message import ConversationKey
+from fermix.message import Attachment, ConversationKey
 from fermix.store import Database
+from fermix.trust import Trust
 from tests.agent.conftest import World
+from tests.fakes.channel import message
 from tests.fakes.router import ScriptedRouter, calls, says
 from tests.fakes.turns import make_call, make_capability, make_turn
+from tests.gateway.conftest import Install
 from tests.requirements import covers
 
 
@@ -240,6 +243,25 @@ async def test_a_delivered_answer_is_restored_as_far_as_it_is_missing(world: Wor
         await agent.restore(turn, "one", "fake/script-1")
 
     assert await shown(world) == [("user", "count"), ("assistant", "one")]
+
+
+@pytest.mark.parametrize(("text", "stored"), [("look", "look\n[2 images]"), ("", "[2 images]")])
+async def test_an_answer_that_an_earlier_start_delivered_keeps_its_question(
+    world: World, tmp_path: Path, text: str, stored: str
+) -> None:
+    """DLV-07: killed before the history was written: the pictures are gone, but that there were some is told."""
+    install, pictures = Install(tmp_path / "gateway.db"), (Attachment("image", "f1", ""), Attachment("image", "f2", ""))
+    said = message(text, channel="chat", sender="1", attachments=pictures)
+    async with install.ledger() as ledger:
+        entry = await ledger.accept(said, Trust.OPERATOR)
+        assert entry is not None
+        (row,) = await ledger.outgoing(entry, ["two cats"], settles="answered", model="fake/m", answer="two cats")
+        ledger.sent(row, "p1")
+    async with world.open(ScriptedRouter([])) as agent, install.start(agent) as life:
+        assert await life.settled(1) == [("m1", "completed")]
+        kept = await world.conversations.history(said.key)
+
+    assert kept == (UserMessage(stored), AssistantMessage("two cats"))
 
 
 async def test_an_answer_is_not_restored_into_a_session_that_began_later(world: World) -> None:

@@ -12,15 +12,16 @@ import pytest
 
 from fermix.agent.turn import ReplyPort, Turn, TurnOutcome
 from fermix.errors import ChannelUnavailable, Refused, Unavailable, Unusable
+from fermix.events import MessageSettled
 from fermix.gateway import media as media_module
 from fermix.gateway import queue as queue_module
 from fermix.gateway.gateway import EMPTY, FULL
-from fermix.gateway.media import FAILED, NO_BACKEND, PICTURES_AT_ONCE, MediaStep
+from fermix.gateway.media import FAILED, PICTURES_AT_ONCE, MediaStep
 from fermix.gateway.transcription import Audio, NoBackend, TranscriptionSettings
 from fermix.message import Attachment, Media, Message, Sender
 from fermix.trust import Trust
 from tests.fakes.channel import PIECE_BYTES, FakeAgent, FakeChannel, completed, message
-from tests.fakes.platform import AWAY, slow
+from tests.fakes.platform import AWAY, Platform, slow
 from tests.fakes.transcriber import MOST_AUDIO_BYTES, FakeTranscriber, hearing
 from tests.gateway.conftest import Install, Open
 from tests.requirements import covers
@@ -124,16 +125,13 @@ async def test_where_nothing_can_be_downloaded_files_are_not_read(install: Insta
 
 
 @covers("audio.fail.no-backend", "audio.fail.no-turn")
-@pytest.mark.parametrize("listener", [None, FakeTranscriber(NoBackend("no speech model is here"))])
-async def test_without_a_backend_the_sender_is_pointed_at_setup(
-    install: Install, phone: Phone, listener: FakeTranscriber | None
-) -> None:
-    async with install.start(phone.agent, phone.channel, MediaStep(listener, MOST_AUDIO_BYTES)) as life:
+async def test_without_a_backend_the_sender_is_pointed_at_setup(install: Install, phone: Phone) -> None:
+    listener = FakeTranscriber(NoBackend("no speech model is here"))
+    async with install.start(phone.agent, phone.channel, hearing(listener)) as life:
         await phone.send(life, phone.voice("hi"), text="a caption is no substitute")
         assert await life.settled(1) == [("m1", "failed")]
 
-    assert phone.platform.texts() == [NO_BACKEND if listener is None else "no speech model is here: run `fermix setup`"]
-    assert "run `fermix setup`" in NO_BACKEND
+    assert phone.platform.texts() == ["no speech model is here: run `fermix setup`"]
     assert (phone.reader.read, install.outcomes()) == ([], {"m1": "failed"})
 
 
@@ -284,17 +282,16 @@ async def test_one_picture_that_cannot_be_had_leaves_no_turn_no_reply_and_a_log(
     assert phone.platform.downloaded_bytes <= 90_000 + PIECE_BYTES
 
 
-async def test_pictures_of_just_the_size_are_taken(
-    install: Install, phone: Phone, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("size", "outcome"), [(5_000, "completed"), (5_001, "failed")])
+async def test_a_picture_of_just_the_size_is_taken_and_not_one_byte_more(
+    install: Install, phone: Phone, monkeypatch: pytest.MonkeyPatch, size: int, outcome: str
 ) -> None:
     monkeypatch.setattr(media_module, "MOST_PICTURE_BYTES", 5_000)
-    monkeypatch.setattr(media_module, "MOST_PICTURES_BYTES", 10_000)
+    monkeypatch.setattr(media_module, "MOST_PICTURES_BYTES", 10_001)
     body = PNG + bytes(4_992)
     async with install.start(phone.agent, phone.channel) as life:
-        await phone.send(life, phone.file(body, size=5_000), phone.file(body))
-        await life.settled(1)
-
-    assert phone.reader.pictures == [(("image/png", body), ("image/png", body))]
+        await phone.send(life, phone.file(body, size=5_000), phone.file(PNG.ljust(size)))
+        assert await life.settled(1) == [("m1", outcome)]
 
 
 @pytest.mark.parametrize("step", ["DOWNLOAD_S", "TRANSCRIPTION_S"])
@@ -384,26 +381,31 @@ async def test_a_stop_ends_what_is_being_fetched_and_the_lane_goes_on(install: I
 
 
 class Stubborn(FakeChannel):
-    """An adapter that tidies up for a while when it is cancelled, and fails at that."""
+    """An adapter that tidies up for a while when it is cancelled, and then fails, or ends as if nothing had been."""
 
-    def __init__(self, *args: object, **options: object) -> None:
-        super().__init__(*args, **options)  # type: ignore[arg-type]
+    def __init__(self, platform: Platform, *, fails: bool) -> None:
+        super().__init__("chat", platform=platform, can=("downloads",))
         self.tidied = asyncio.Event()
         self.tidies = asyncio.Event()
+        self._fails = fails
 
     async def _pieces(self, attachment: Attachment) -> AsyncGenerator[bytes]:
         try:
-            yield PNG
+            yield b"hello"
             await asyncio.get_running_loop().create_future()
         except asyncio.CancelledError:
             self.tidies.set()
             await self.tidied.wait()
-            raise ChannelUnavailable("the connection broke") from None
+            if self._fails:
+                raise ChannelUnavailable("the connection broke") from None
 
 
-async def test_one_message_is_stopped_at_once_whatever_its_adapter_does(install: Install, phone: Phone) -> None:
-    """The row has one last word and the sender is told nothing, although the download fails after the stop."""
-    phone.channel = channel = Stubborn("chat", platform=phone.platform, can=("downloads",))
+@pytest.mark.parametrize("fails", [True, False])
+async def test_one_message_is_stopped_at_once_whatever_its_adapter_does(
+    install: Install, phone: Phone, fails: bool
+) -> None:
+    """The row has one last word and the sender is told nothing, however the download ends after the stop."""
+    channel = Stubborn(phone.platform, fails=fails)
     async with install.start(phone.agent, channel) as life:
         await phone.send(life, phone.voice("slow"), id="m1")
         await phone.send(life, text="behind it", id="m2")
@@ -412,9 +414,28 @@ async def test_one_message_is_stopped_at_once_whatever_its_adapter_does(install:
         assert await life.settled(2) == [("m1", "cancelled"), ("m2", "completed")]
         await asyncio.wait_for(channel.tidies.wait(), 5)
         channel.tidied.set()
-
+    assert [item.event for item in life.news.drain() if isinstance(item.event, MessageSettled)] == []
     assert install.outcomes() == {"m1": "stopped", "m2": "answered"}
-    assert phone.platform.texts() == ["answer to m2"]
+    assert (phone.platform.texts(), phone.reader.texts) == (["answer to m2"], ["behind it"])
+
+
+async def test_a_stop_that_comes_before_the_fetching_lets_nothing_be_fetched(install: Install, phone: Phone) -> None:
+    """After a restart a message first takes its old draft back."""
+    gate = asyncio.Event()
+    phone.channel = FakeChannel("chat", platform=phone.platform, can=("downloads", "drafts"))
+    said = phone.message(phone.file(PNG))
+    async with install.ledger() as ledger:
+        entry = await ledger.accept(said, Trust.OPERATOR)
+        assert entry is not None
+        ledger.draft(entry, await phone.channel.open(said, "half an ans", "key-1"))
+    phone.platform.fail("discard", slow(gate))
+    async with install.start(phone.agent, phone.channel) as life:
+        await phone.platform.until(lambda: phone.platform.calls["discard"] == 1)
+        life.gateway.stop(said.key)
+        gate.set()
+        assert await life.settled(1) == [("m1", "cancelled")]
+
+    assert (phone.platform.calls["download"], install.outcomes()) == (0, {"m1": "stopped"})
 
 
 async def test_a_stop_while_somebody_listens_ends_that_too(install: Install, phone: Phone) -> None:
@@ -588,19 +609,40 @@ async def test_a_request_that_runs_again_fetches_its_own_media_again(install: In
     assert first.text == "please\n[voice note transcript]\nopen it"
 
 
+async def test_what_was_heard_is_on_disk_before_anything_is_made_of_it(install: Install, phone: Phone) -> None:
+    """DLV-06: a start that finds the message knows the words; the recording is heard once, pictures come again."""
+    files = (phone.voice("what is this?"), phone.file(PNG))
+    listener = FakeTranscriber()
+    held = asyncio.Event()
+
+    async def hangs(turn: Turn, port: ReplyPort) -> TurnOutcome:
+        held.set()
+        return await asyncio.get_running_loop().create_future()
+
+    async with install.start(FakeAgent(hangs), phone.channel, hearing(listener)) as life:
+        await phone.send(life, *files, text="look")
+        await asyncio.wait_for(held.wait(), 5)
+        life.gateway.lanes.leave_all()
+    async with install.start(phone.agent, phone.channel, hearing(listener)) as life:
+        await life.settled(1)
+
+    assert phone.reader.texts == ["look\n[voice note transcript]\nwhat is this?"]
+    assert phone.reader.pictures == [(("image/png", PNG),)]
+    assert (len(listener.heard), phone.platform.calls["download"]) == (1, 3)
+
+
 async def test_a_spoken_command_runs_and_is_never_run_again(install: Install, phone: Phone) -> None:
-    """Ingress and trust, steps 4 and 7: words are judged as text; a start cannot know whether it had run."""
+    """Ingress and trust, steps 4 and 7: words are judged as text, also by the start after a kill."""
     async with install.start(phone.agent, phone.channel) as life:
         await phone.send(life, phone.voice("/new"), id="m1")
         await life.settled(1)
         assert len(life.conversations.cleared) == 1
-    async with install.ledger() as ledger:
-        await ledger.accept(phone.message(phone.voice("/new"), id="m2"), Trust.OPERATOR)
+        await life.database.run(lambda rows: rows.execute("UPDATE inbox SET outcome = NULL"))
     async with install.start(phone.agent, phone.channel) as life:
         await life.settled(1)
 
         assert life.conversations.cleared == []
-    assert install.outcomes() == {"m1": "handled", "m2": "excused"}
+    assert install.outcomes() == {"m1": "handled"}
 
 
 async def test_a_stranger_s_files_are_never_fetched(install: Install, phone: Phone) -> None:

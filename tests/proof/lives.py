@@ -14,8 +14,9 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Coroutine, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Generator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +24,20 @@ from fermix.agent.capability import Capability, ToolContext
 from fermix.agent.model import JsonValue, ToolResult
 from fermix.agent.providers import openai_chat
 from fermix.agent.tools.catalog import ToolDeps
+from fermix.channels import local
 from fermix.cli.verbs import run
 from fermix.daemon import serve as composition
-from fermix.message import Message, Reply
+from fermix.message import Attachment, Message, Reply
 from fermix.trust import PolicyClass
 from tests.fakes.channel import FakeChannel
 from tests.fakes.platform import Platform
+from tests.fakes.transcriber import hearing
 from tests.fakes.turns import make_capability
 from tests.proof.twins import TWINS
 
 COUNTED = ("intake", "lane", "turn", "delivery", "draft", "typing", "history", "client")
 PR_SET_PDEATHSIG = 1
+SPOKEN = "hello four"  # comes as a recording of these words
 PRELOADED = (openai_chat,)
 
 
@@ -90,6 +94,22 @@ class SlowChannel(FakeChannel):
         await asyncio.sleep(0)
         return sent
 
+    async def _pieces(self, attachment: Attachment) -> AsyncGenerator[bytes]:
+        for letter in attachment.reference:
+            await asyncio.sleep(0)
+            yield letter.encode()
+
+
+typed = local.to_message
+
+
+def speak(**said: Any) -> Message:
+    """Make the message of a client, as a recording where the person speaks."""
+    message = typed(**said)
+    if message.text != SPOKEN:
+        return message
+    return replace(message, text="", attachments=(Attachment("audio", SPOKEN, "audio/ogg"),))
+
 
 def tools(_: ToolDeps) -> Sequence[Capability]:
     """Two tools: one reads, one leaves a line behind."""
@@ -124,8 +144,10 @@ def live() -> int:
             path=Path(path), idempotent="idempotent" in os.environ["PROOF_CAN"], text_limit=limit, edit_interval_s=0.01
         )
         can = [ability for ability in ("lookup", "drafts") if ability in os.environ["PROOF_CAN"]]
-        channel = SlowChannel("cli", platform=platform, can=can)  # type: ignore[arg-type]
+        channel = SlowChannel("cli", platform=platform, can=["downloads", *can])  # type: ignore[list-item]
         composition.LocalChannel = lambda _: channel  # type: ignore[assignment,misc]
+        composition.MediaStep = lambda *_: hearing()  # type: ignore[assignment,misc]
+        local.to_message = speak
     if twin := os.environ["PROOF_TWIN"]:
         TWINS[twin]()
     run.serve = counted  # type: ignore[assignment]
