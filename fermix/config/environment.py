@@ -66,6 +66,13 @@ def _ids(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
+def overlay(environ: Mapping[str, str], name: str, read: Callable[[str], Setting]) -> str | None:
+    """Return what a variable lays over the file; None when it leaves the file as it is. A list of people that is set
+    and blank is an empty one: it means nobody, and not those whom the file names.
+    """
+    return environ.get(name) if read is _ids else stated(environ, name)
+
+
 OVERLAYS: Final[tuple[tuple[str, str, str, Callable[[str], Setting]], ...]] = (
     ("PORT", "fermix_web", "port", _number),
     ("FERMIX_HTTP_BIND", "fermix_web", "bind", str),

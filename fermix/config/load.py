@@ -110,7 +110,7 @@ def _overlay(document: Table, environ: Mapping[str, str], models: Mapping[str, t
     """Lay the environment over the file; returns the variable of each dotted key so set."""
     overlaid: dict[str, str] = {}
     for variable, section, key, read in environment.OVERLAYS:
-        text = environment.stated(environ, variable)
+        text = environment.overlay(environ, variable, read)
         if text is None or section not in models:
             continue
         try:

@@ -20,6 +20,7 @@ from fermix.agent.turn import Completed, ReplyPort, Turn
 from fermix.channels import local
 from fermix.daemon import answers
 from fermix.message import ROOT_THREAD, ConversationKey, Media
+from fermix.native.sweep import become_subreaper, children, reap_adopted
 from fermix.protocol.frames import encode
 from fermix.protocol.methods import MAX_LINE_BYTES, Code
 from tests.daemon.house import House, until
@@ -359,12 +360,19 @@ REFUSED_TO_PROGRAMS = (
     )),
 )  # fmt: skip
 PROGRAM = """
-import ctypes, json, sys
+import ctypes, json, os, sys
 from fermix.protocol.ask import Connection, RequestFailed
-if sys.argv[2] == "confined":
+path, how, requests = sys.argv[1:]
+if how == "orphan":
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+if how == "confined":
     ctypes.CDLL(None).prctl(38, 1, 0, 0, 0)
-connection = Connection(sys.argv[1], client="child")
-for method, params in json.loads(sys.argv[3]):
+connection = Connection(path, client="child")
+for method, params in json.loads(requests):
     try:
         print(json.dumps(connection.request(method, params)))
     except RequestFailed as error:
@@ -378,22 +386,25 @@ def _program(house: House, how: str, told: Path) -> subprocess.Popen[bytes]:
         return subprocess.Popen(argv, stdout=file)
 
 
-@pytest.mark.parametrize("how", ["spawned", "confined"])
+@pytest.mark.parametrize("how", ["spawned", "orphan", "confined"])
 async def test_a_program_without_a_person_neither_stops_nor_sets_up_nor_answers(
     house: House, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Issue 3, approvals; R-19, R-20: what the agent starts, or what can gain no rights, has no say over it."""
+    become_subreaper()  # as the daemon does before its first command
+    others, told = children(), tmp_path / "told"
     if how == "confined":
         monkeypatch.setattr(os, "getpid", lambda: 1 << 30)  # the child is no descendant then
     dial = await house.dial()
     await dial.subscribe()
-    with _program(house, how, tmp_path / "told") as child:
+    with _program(house, how, told) as child:
         replies = [(await dial.next("reply"))["text"] for _ in range(6)]
         await until(lambda: child.poll() is not None)
+    await until(lambda: reap_adopted(others) >= 0 and children() == others)
 
     refusal = "refused to a program that runs without a person"
     assert [refusal in text for text in replies] == [True] * 6
-    assert (tmp_path / "told").read_text(encoding="utf-8").count(refusal) == 3
+    assert told.read_text(encoding="utf-8").count(refusal) == 3
     assert (house.control.asked, house.agent.started) == ([], [])
 
 

@@ -158,3 +158,16 @@ def test_lists_may_come_from_the_environment(tmp_path: Path) -> None:
 
     assert access_rules(config)["signal"].listed == set(IDS["signal"])
     assert "SIGNAL_ALLOWED_SENDER_IDS" in config.environment
+
+
+@covers("auth.no-allow-all", "failclosed.inert")
+@EVERY_CHANNEL
+@pytest.mark.parametrize("stated", ["", "  ", ",", " , ,", "*", "@jo", "all,*"])
+def test_a_list_of_the_environment_that_names_nobody_means_nobody(tmp_path: Path, name: str, stated: str) -> None:
+    """Reference 3, section 6.1; R-15: a blank variable is an empty list, and never falls back to the file."""
+    _, guest = IDS[name]
+    variable = f"{name}_{LISTS[name]}".upper()
+    config = read(tmp_path, section(name, **{LISTS[name]: f'["{guest}"]'}), **{variable: stated})
+
+    assert access_rules(config)[name] == Access(local=False)
+    assert variable in config.environment
