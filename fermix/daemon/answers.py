@@ -216,6 +216,7 @@ class Answers:
             "providers": rooms.models.rows(),
             "local_model": rooms.models.local(),
             "services": rooms.health.services(),
+            "channels": rooms.health.channels(),
             "environment": rooms.control.environment(),
             "turns_running": running,
             "turns_waiting": waiting,

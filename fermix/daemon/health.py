@@ -14,7 +14,7 @@ from fermix import __version__
 from fermix.clock import Clock
 from fermix.events import EventQueue, Recorded, ServiceState
 from fermix.home import Home
-from fermix.protocol.methods import LocalRow, ProviderRow, ServiceRow
+from fermix.protocol.methods import ChannelHealth, LocalRow, ProviderRow, ServiceRow
 
 Overall = Literal["ready", "degraded", "setup_required"]
 TOO_EARLY = "the daemon is still starting"
@@ -37,6 +37,12 @@ class Models(Protocol):
     def local(self) -> LocalRow: ...
 
 
+class Channels(Protocol):
+    """What is known of the channels."""
+
+    def rows(self) -> list[ChannelHealth]: ...
+
+
 class HealthBoard:
     """Keeps the last state of every service. Itself a service that follows the events."""
 
@@ -48,11 +54,15 @@ class HealthBoard:
         self._news = news
         self._states: dict[str, ServiceState] = {}
         self._models: Models | None = None
+        self._channels: Channels | None = None
         self._changed: tuple[str, ...] = ()
         self.started_at: datetime = clock.now()
 
     def watch_models(self, models: Models) -> None:
         self._models = models
+
+    def watch_channels(self, channels: Channels) -> None:
+        self._channels = channels
 
     def waits_for_restart(self, sections: Sequence[str]) -> None:
         """Take which sections of the configuration differ from those the daemon began with."""
@@ -96,11 +106,15 @@ class HealthBoard:
             "restart_reasons": [f"[{section}] was changed" for section in self._changed],
             "providers": [_provider(row) for row in models.rows()] if models else [],
             "local_model": models.local() if models else None,
-            "channels": [],
+            "channels": self.channels(),
             "memory": {"store": self._state_of("database"), "conversation_store": self._state_of("history")},
             "services": self.services(),
             **self.identity(),
         }
+
+    def channels(self) -> list[ChannelHealth]:
+        """Whether each channel reads; what does not is among the services too, and degrades."""
+        return self._channels.rows() if self._channels else []
 
     def identity(self) -> dict[str, object]:
         return {

@@ -35,6 +35,7 @@ from fermix.daemon.audience import Audience
 from fermix.daemon.control import Control, Parts, Routes, prompt_settings
 from fermix.daemon.health import HealthBoard
 from fermix.daemon.http import HttpServer
+from fermix.daemon.liveness import ChannelWatch
 from fermix.daemon.socket import SocketServer
 from fermix.daemon.traces import TraceWriter
 from fermix.daemon.unpacked import UnpackedFiles
@@ -79,8 +80,7 @@ async def serve(start: Start) -> None:
 
     Raises: NeedsOperator when something must be mended first; in a group, GaveUp when a part cannot be kept up.
     """
-    stop = _until_told()
-    home, config, clock = start.home, start.config, SystemClock()
+    stop, home, config, clock = _until_told(), start.home, start.config, SystemClock()
     async with AsyncExitStack() as house:
         events = Events(clock)
         workers = Workers()
@@ -119,8 +119,9 @@ async def serve(start: Start) -> None:
         )
         control = Control(home, start.environ, config, parts, stop)
         desk = answers.Rooms(home, clock, gateway, local, conversations, audience, health, routes, workers, control)
-        socket = SocketServer(home.daemon_socket, Answers(desk), audience)
-        await house.enter_async_context(Supervisor([socket, http], OURS, events, clock))
+        socket, watch = SocketServer(home.daemon_socket, Answers(desk), audience), ChannelWatch([local], events, clock)
+        health.watch_channels(watch)
+        await house.enter_async_context(Supervisor([watch, socket, http], OURS, events, clock))
         await house.enter_async_context(
             Supervisor([embedded, hearing.local, *_unpacked(start, clock)], OUTSIDE, events, clock)
         )

@@ -171,6 +171,14 @@ class LocalRow(LocalModel):
     primary: bool
 
 
+class ChannelHealth(TypedDict):
+    """Whether a message that is sent to this channel now would be read; `reason` says why not, "" when it would."""
+
+    channel: str
+    state: Literal["ready", "degraded"]
+    reason: str
+
+
 class Status(TypedDict):
     """`status`. `overall` as in GET /health/ready: "ready", "degraded" or "setup_required"."""
 
@@ -184,6 +192,7 @@ class Status(TypedDict):
     providers: list[ProviderRow]
     local_model: LocalRow
     services: list[ServiceRow]
+    channels: list[ChannelHealth]
     environment: list[str]
     turns_running: int
     turns_waiting: int

@@ -84,6 +84,7 @@ class Desk:
         self.local_model = LocalModel()
         self.setup_required = False
         self.trouble = ""
+        self.degraded: dict[str, str] = {}  # services that are not up, and why
         self._cwd = cwd
         self._conversations = {DEFAULT_SESSION: self.conversation}
         self._news: list[str] = []
@@ -154,6 +155,8 @@ class Desk:
     def on_event(self, name: str, fields: Fields) -> None:
         if name == "download":
             self._take_download(fields)
+        elif name == "service":
+            self._take_service(fields)
         elif name == "conversation.changed":
             if wire.text(fields, "session") == self.conversation.session:
                 self.conversation.forget()
@@ -217,6 +220,9 @@ class Desk:
             total_bytes=int(wire.number(local, "total_bytes")),
             error=wire.text(local, "detail") if wire.text(local, "state") == "failed" else "",
         )
+        self.degraded.clear()
+        for row in wire.rows(status, "services"):
+            self._take_service(row)
         self.setup_required = wire.text(status, "overall") == "setup_required"
         usable = any(wire.flag(row, "usable") for row in wire.rows(status, "providers"))
         if status and not usable and not self.setup_required:
@@ -228,6 +234,12 @@ class Desk:
             await self._stale.wait()
             self._stale.clear()
             await self._refresh()
+
+    def _take_service(self, fields: Fields) -> None:
+        service = wire.text(fields, "service")
+        self.degraded.pop(service, None)
+        if wire.text(fields, "state") != "up":
+            self.degraded[service] = wire.text(fields, "reason")
 
     def _take_download(self, fields: Fields) -> None:
         state = wire.text(fields, "state")

@@ -8,6 +8,7 @@ from fermix.daemon.health import TOO_EARLY, HealthBoard
 from fermix.events import EventQueue, Events, ServiceState, TurnStarted
 from fermix.home import Home
 from fermix.message import ConversationKey
+from fermix.protocol.methods import ChannelHealth
 from tests.daemon.house import NOBODY, FakeModels, running, until
 from tests.fakes.clock import START, ManualClock
 
@@ -90,6 +91,27 @@ def test_the_report_has_the_shape_of_the_reference(board: Board, tmp_path: Path)
     assert report["providers"] == [
         {"name": "fake", "status": "ready", "auth_mode": "api_key", "primary": True, "model": "model"}
     ]
+
+
+class TwoChannels:
+    """What a watch found."""
+
+    def rows(self) -> list[ChannelHealth]:
+        return [
+            {"channel": "cli", "state": "ready", "reason": ""},
+            {"channel": "telegram", "state": "degraded", "reason": "no sign of life"},
+        ]
+
+
+def test_the_report_tells_of_each_channel_whether_it_reads(board: Board) -> None:
+    """Issue 3: a channel without proof is degraded in /health/ready, with the reason."""
+    health, events, _ = board
+    health.watch_channels(TwoChannels())
+    events.emit(ServiceState("channel telegram", "down", "no sign of life"))
+    report = health.report()
+
+    assert (report["status"], report["failures"]) == ("degraded", ["channel telegram: no sign of life"])
+    assert report["channels"] == health.channels() == TwoChannels().rows()
 
 
 async def test_it_follows_the_events_by_itself(board: Board) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -13,10 +14,12 @@ from pathlib import Path
 import pytest
 
 from fermix.agent.memory import conversations
+from fermix.channels.local import LocalChannel
 from fermix.cli.verbs import run
 from fermix.clock import Clock, SystemClock
 from fermix.daemon import serve as serving
 from fermix.daemon.control import read_candidates
+from fermix.daemon.liveness import NO_SIGN
 from fermix.daemon.serve import Start, serve
 from fermix.events import Events
 from fermix.home import Home
@@ -28,7 +31,10 @@ from tests.fakes.provider import Answer, ScriptedProvider
 from tests.flows.product import compatible
 from tests.requirements import covers
 
-SERVICES = ("clients", "database", "health", "history", "http", "local listening", "local model", "socket", "traces")
+SERVICES = (
+    *("channels", "clients", "database", "health", "history", "http", "local listening", "local model", "socket"),
+    "traces",
+)
 
 
 class HastyClock(SystemClock):
@@ -116,6 +122,26 @@ async def ask(home: Home, message_id: str) -> str:
             if name == "turn.ended":
                 break
         return reply
+
+
+@pytest.mark.parametrize(("alive_at", "overall"), [(0.0, "ready"), (None, "degraded")])
+async def test_the_status_tells_of_each_channel_whether_it_reads(
+    home: Home, monkeypatch: pytest.MonkeyPatch, alive_at: float | None, overall: str
+) -> None:
+    """Issue 3, health of a channel: wired into the daemon, with a channel that has lost its proof of life."""
+    monkeypatch.setattr(LocalChannel, "alive_at", None if alive_at is None else property(lambda _: time.monotonic()))
+    async with (
+        ScriptedProvider([], repeat=True) as fake,
+        daemon(home, fake.base_url),
+        asyncio.timeout(5),
+        DaemonClient.connect(home.daemon_socket, client="test") as client,
+    ):
+        status = await client.request("status", {})
+
+    reason = "" if overall == "ready" else NO_SIGN
+    assert status["channels"] == [{"channel": "cli", "state": overall, "reason": reason}]
+    assert status["failures"] == ([] if overall == "ready" else [f"channel cli: {reason}"])
+    assert status["overall"] == overall
 
 
 @covers("proc.supervised.restart")

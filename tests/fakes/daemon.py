@@ -26,6 +26,7 @@ READY: dict[str, object] = {
         "detail": "",
     },
     "services": [],
+    "channels": [],
     "environment": [],
     "turns_running": 0,
     "turns_waiting": 0,

@@ -102,6 +102,22 @@ async def test_stop_all_goes_to_the_gateway_like_every_command(stage: OpenApp):
         assert not on.daemon.sent("turn.stop")
 
 
+async def test_channel_that_nobody_reads_is_told_in_the_last_line(stage: OpenApp):
+    """Issue 3, health of a channel: degraded in the TUI, with the reason, until it is back."""
+    async with stage() as on:
+        await on.until_seen("connected")
+        on.daemon.emit("service", service="channel telegram", state="down", reason="no sign of life yet")
+        await on.until_seen("▲ channel telegram: no sign of life yet")
+        on.daemon.emit("service", service="channel telegram", state="up", reason="")
+        await on.until(lambda: "telegram" not in on.seen)
+
+
+async def test_what_did_not_work_when_the_terminal_came_is_told_as_well(stage: OpenApp):
+    row = {"service": "channel telegram", "state": "down", "reason": "no sign of life yet"}
+    async with stage(FakeDaemon(status={**READY, "services": [row]})) as on:
+        await on.until_seen("▲ channel telegram: no sign of life yet")
+
+
 async def test_tool_call_is_a_card_that_shows_its_result_on_demand(stage: OpenApp):
     """Issue 2: tool calls shown as cards while they run."""
     async with stage() as on:

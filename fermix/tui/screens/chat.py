@@ -36,6 +36,7 @@ KEYS = (
 )
 FRAME_CELLS = 8  # of the prompt's own border beside the keys
 MODEL_CHARS = 60
+REASON_CHARS = 160
 
 
 class ChatScreen(Screen[None]):
@@ -122,6 +123,8 @@ class ChatScreen(Screen[None]):
             session=conversation.session,
             input_tokens=conversation.input_tokens,
             output_tokens=conversation.output_tokens,
+            degraded=one_line(", ".join(desk.degraded), limit=MODEL_CHARS),
+            degraded_why=one_line("; ".join(desk.degraded.values()), limit=REASON_CHARS),
             progress=local.done_bytes / local.total_bytes if local.fetching and local.total_bytes else None,
         )
 

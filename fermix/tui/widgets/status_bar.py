@@ -1,4 +1,4 @@
-"""The last line: connection, model, tokens of the last turn, downloads, home."""
+"""The last line: connection, model, what does not work, tokens of the last turn, downloads, home."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from fermix.tui.visible import prose
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the line says. `progress` is 0 to 1 while a model is fetched, else None; `trouble` is why we wait."""
+    """What the line says. `progress` is 0 to 1 while a model is fetched, else None; `trouble` is why we wait.
+    `degraded` names what does not work, and `degraded_why` gives the reason.
+    """
 
     home: str
     connected: bool = False
@@ -24,6 +26,8 @@ class Facts:
     input_tokens: int = 0
     output_tokens: int = 0
     progress: float | None = None
+    degraded: str = ""
+    degraded_why: str = ""
 
 
 class StatusBar(Widget):
@@ -54,7 +58,18 @@ class StatusBar(Widget):
             parts.append(f"{_short(facts.input_tokens)} in, {_short(facts.output_tokens)} out")
         if facts.session:
             parts.append(facts.session)
-        return [self._connection(), *map(Content, parts)]
+        connection = self._connection()
+        return [connection, *self._degraded(connection), *map(Content, parts)]
+
+    def _degraded(self, connection: Content) -> list[Content]:
+        """What does not work, with the reason where there is room for it."""
+        facts = self.facts
+        if not facts.connected or not facts.degraded:
+            return []
+        mark = Content.styled("▲ ", "$warning")
+        whole = mark + Content(f"{facts.degraded}: {facts.degraded_why}")
+        room = self.size.width - connection.cell_length - len(" · ")
+        return [whole if whole.cell_length <= room else mark + Content(facts.degraded)]
 
     def _connection(self) -> Content:
         """Whether a daemon answers, and with which model: where room is short the model says both."""
