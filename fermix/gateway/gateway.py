@@ -178,6 +178,9 @@ class Gateway:
             return
         if found.doubtful:
             accepted.replier.doubt()
+        if self._closing:  # the next start finds it as this one did
+            accepted.slot.release()
+            return
         accepted = await self._whole(accepted)
         found = replace(found, message=accepted.message)
         if step == "run":
@@ -257,7 +260,7 @@ class Gateway:
         if album is None:
             return accepted
         first = self._answer(accepted, accepted.message)
-        async with accepted.slot.preparing(Held(self._albums, album, first.drop)):
+        with accepted.slot.waiting(Held(self._albums, album, first.drop)):
             whole = await self._albums.whole(album)
         return replace(accepted, message=whole.message, sender=whole.sender, album=None)
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator, Iterable
+from contextlib import asynccontextmanager, contextmanager
 from typing import Protocol
 
 from fermix.events import Events, QueueChanged
@@ -72,21 +72,27 @@ class Slot:
         """Whether its work is still being prepared."""
         return self._preparing is not None
 
-    @asynccontextmanager
-    async def preparing(self, unready: Unready) -> AsyncGenerator[None]:
-        """Surround what must be fetched before the work can be, for one message of a lane at a time.
+    @contextmanager
+    def waiting(self, unready: Unready) -> Generator[None]:
+        """Surround what must come before the work can be.
 
         A stop cancels the task that is in here and drops `unready`, and the lane moves on; a shutdown cancels it and
         leaves the place. Either way the slot is decided.
         """
         self._preparing, self._unready = asyncio.current_task(), unready
         try:
+            yield
+        finally:
+            self._preparing, self._unready = None, None
+
+    @asynccontextmanager
+    async def preparing(self, unready: Unready) -> AsyncGenerator[None]:
+        """Surround what is fetched: as `waiting`, for one message of a lane at a time."""
+        with self.waiting(unready):
             if self.promised:  # no bound of waiting media holds for it, so it fetches its own when it need not wait
                 await self.reached.wait()
             async with self._lane.preparing:
                 yield
-        finally:
-            self._preparing, self._unready = None, None
 
     def expect(self, unready: Unready) -> None:
         """Name what a stop drops while there is no work here yet; whoever prepares it then looks at `stopped`."""

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator
+import tempfile
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from itertools import count
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from fermix.agent.turn import ReplyPort, Turn, TurnOutcome
 from fermix.events import MessageReceived, MessageSettled
+from fermix.gateway.albums import MOST_PARTS
 from fermix.gateway.authorize import Access
 from fermix.gateway.gateway import EMPTY, RESTARTING
 from fermix.gateway.ledger import Entry, Ledger
@@ -24,6 +31,7 @@ from tests.fakes.platform import AWAY
 from tests.gateway.conftest import ACCESS, ALBUM_QUIET_S, Install, Open
 from tests.requirements import covers
 
+EXAMPLES = int(os.environ.get("FERMIX_PROOF_EXAMPLES", "40"))
 EXAMPLES = int(os.environ.get("FERMIX_PROOF_EXAMPLES", "40"))
 PICTURE = b"\xff\xd8\xff"
 
@@ -137,6 +145,13 @@ async def test_a_text_of_the_sender_is_answered_at_once_behind_the_album(install
     assert install.clock.monotonic() == 0
 
 
+async def test_an_album_that_waits_holds_up_no_other_that_is_complete(install: Install) -> None:
+    async with start(install) as life:
+        await say(life, picture("m1"), picture("m2", sender="2"), message("?", id="m3", channel="chat", sender="1"))
+        await life.settled(1)
+        assert install.platform.texts() == ["m1: "]
+
+
 async def test_a_part_that_comes_twice_counts_once_also_after_the_merge(install: Install) -> None:
     async with start(install) as life:
         await say(life, picture("m1"), picture("m2"), picture("m2"), picture("m1"))
@@ -230,6 +245,20 @@ async def test_a_shutdown_leaves_an_album_and_the_next_start_answers_it(install:
 
     assert install.platform.texts() == ["m1 m2: a\nb", ": hi"]
     assert install.outcomes() == {"m1": "answered", "m2": "handled", "m3": "answered"}
+
+
+async def test_a_start_that_ends_at_once_leaves_what_it_found(install: Install) -> None:
+    on_platform(install, "m1", "m2")
+    async with install.ledger() as ledger:
+        for said in (picture("m1"), message("hi", id="m3", channel="chat", sender="2"), picture("m2")):
+            await left(ledger, said)
+    async with start(install):
+        pass
+    async with start(install) as later:
+        await pass_time(install, ALBUM_QUIET_S)
+        await later.settled(3)
+
+    assert install.platform.texts() == ["m1 m2: ", ": hi"]
 
 
 async def test_parts_that_come_during_a_shutdown_are_refused_or_left_with_their_album(install: Install) -> None:
@@ -335,3 +364,99 @@ async def test_an_album_that_is_too_old_is_excused_once(install: Install) -> Non
     (said,) = install.platform.texts()
     assert "“who is this?”" in said
     assert install.outcomes() == {"m1": "excused", "m2": "handled"}
+
+
+class Act(NamedTuple):
+    """Somebody sends so many parts of an album, or a text when that is none; then time passes."""
+
+    sender: str
+    chat: str
+    album: str
+    parts: int
+    then_s: float
+
+
+class Sent(NamedTuple):
+    """One message as it was accepted."""
+
+    number: int
+    act: Act
+    at_s: float
+
+    @property
+    def who(self) -> tuple[str, str]:
+        return self.act.sender, self.act.chat
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return (*self.who, self.act.album if self.act.parts else f"text {self.number}")
+
+
+ACTS = st.builds(
+    Act,
+    sender=st.sampled_from("12"),
+    chat=st.sampled_from("ab"),
+    album=st.sampled_from("xy"),
+    parts=st.sampled_from([0, 1, 1, 2, 3, MOST_PARTS]),
+    then_s=st.sampled_from([0.0, 0.0, 1.0, ALBUM_QUIET_S - 0.5, ALBUM_QUIET_S]),
+)
+
+
+async def answered(folder: Path, lives: Sequence[Sequence[Act]]) -> tuple[list[Sent], list[list[Sent]]]:
+    """Live through it; returns what was sent, and what each turn was about, in the order of the turns."""
+    install, agent, numbers = Install(folder / "memory.db"), Looking(), count()
+    sent: list[Sent] = []
+    for acts in lives:
+        async with start(install, agent) as life:
+            for act in acts:
+                new = [Sent(next(numbers), act, install.clock.monotonic()) for _ in range(max(act.parts, 1))]
+                sent += new
+                await say(life, *(as_message(one) for one in (*new, new[0], sent[0])))
+                await pass_time(install, act.then_s)
+    async with start(install, agent) as life, asyncio.timeout(10):
+        while life.gateway.lanes.counts() != (0, 0):
+            await pass_time(install, ALBUM_QUIET_S)
+    return sent, [[sent[int(line)] for line in turn.message.text.split("\n")] for turn in agent.turns]
+
+
+def as_message(one: Sent) -> Message:
+    id, act = str(one.number), one.act
+    if act.parts:
+        return picture(id, id, album=act.album, sender=act.sender, chat=act.chat)
+    return message(id, id=id, chat=act.chat, channel="chat", sender=act.sender)
+
+
+def check(sent: Sequence[Sent], turns: Sequence[Sequence[Sent]]) -> None:
+    assert sorted(one for turn in turns for one in turn) == sent
+    for turn in turns:
+        assert len({one.key for one in turn}) == 1
+        assert sorted(turn) == turn
+        assert len(turn) <= MOST_PARTS
+    for chat in "ab":
+        order = [turn[0].number for turn in turns if turn[0].act.chat == chat]
+        assert sorted(order) == order
+    texts = [one for one in sent if not one.act.parts]
+    for text in texts:
+        assert not [turn for turn in turns if turn[0].who == text.who and turn[0] < text < turn[-1]]
+    for turn in turns:
+        assert_nothing_was_cut_off(turn, sent)
+
+
+def assert_nothing_was_cut_off(turn: Sequence[Sent], sent: Sequence[Sent]) -> None:
+    """The next part of the same album came too late, or behind another message of its sender, or was one too many."""
+    last = turn[-1]
+    following = next((one for one in sent if one.key == last.key and one > last), None)
+    if following is not None and following.at_s - last.at_s < ALBUM_QUIET_S and len(turn) < MOST_PARTS:
+        assert [one for one in sent if one.who == last.who and last < one < following]
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(st.lists(st.lists(ACTS, max_size=8), max_size=3))
+@example([[Act("1", "a", "x", 2, 0.0), Act("2", "a", "x", 2, 0.0), Act("1", "a", "x", MOST_PARTS, 0.0)]])
+@example([[Act("1", "a", "x", 2, 0.0), Act("1", "a", "y", 1, 0.0)], [Act("1", "a", "x", 2, 0.0)]])
+@example([[Act("1", "a", "x", 1, 0.0), Act("2", "a", "x", 0, 0.0)], []])
+@example([[Act("1", "a", "x", 1, 0.0), Act("1", "a", "x", 0, 0.0), Act("1", "a", "x", 1, 0.0)]])
+def test_every_part_is_in_one_turn_in_order_and_with_its_own_album_only(lives: list[list[Act]]) -> None:
+    """Random parts, texts, second deliveries, times and restarts of two senders in two chats."""
+    with tempfile.TemporaryDirectory() as folder:
+        check(*asyncio.run(answered(Path(folder), lives)))

@@ -183,9 +183,10 @@ async def test_a_message_of_somebody_else_or_elsewhere_lets_nothing_go(desk: Des
 
 
 async def test_what_is_not_of_one_sender_one_chat_and_one_album_is_not_mixed(desk: Desk) -> None:
-    for number, other in enumerate([{}, {"sender": "2"}, {"chat": "b"}, {"thread": "7"}, {"album": "other"}]):
-        await desk.say(picture(f"m{number}", **other))
-        await desk.say(picture(f"n{number}", **other))
+    others = [{}, {"sender": "2"}, {"chat": "b"}, {"thread": "7"}, {"album": "other"}]
+    for letter in "mn":
+        for number, other in enumerate(others):
+            await desk.say(picture(f"{letter}{number}", **other))
     await desk.pass_time(QUIET_S)
 
     assert desk.files == [[f"ref-m{number}", f"ref-n{number}"] for number in range(5)]
