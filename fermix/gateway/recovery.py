@@ -123,6 +123,7 @@ class Recovered:
             case "excuse":
                 await self._excuse()
             case "stop":
+                self._give_up()
                 await self._stop()
             case "run":
                 raise AssertionError("a turn that runs again is not recovered here")
@@ -137,7 +138,14 @@ class Recovered:
         self._replier.leave()
 
     def drop(self) -> None:
+        self._give_up()
         self._settle("stopped")
+
+    def _give_up(self) -> None:
+        """Note that no reply goes out any more; what was on its way may have landed."""
+        for reply in self._found.replies:
+            if reply.state in ("unsent", "in_flight"):
+                self._services.ledger.failed(reply, "stopped")
 
     async def _deliver(self) -> None:
         found, agent, turn = self._found, self._services.agent, self._turn

@@ -190,6 +190,19 @@ async def test_a_stopped_turn_does_not_run_again(install: Install) -> None:
     assert (life.agent.started, install.platform.texts()) == ([], [])
 
 
+async def test_the_replies_of_a_stopped_turn_are_noted_as_given_up(install: Install) -> None:
+    """DLV-07: what may have landed is not sent again, and no row looks as if it were still on its way."""
+    async with install.ledger() as ledger:
+        entry = await left(ledger)
+        await replied(ledger, entry, "one", "two")
+        ledger.stop(entry)
+    async with install.start() as life:
+        assert await life.settled(1) == [("m1", "cancelled")]
+
+    assert install.platform.texts() == []
+    assert install.rows("SELECT state, error FROM outbox") == [("failed", "stopped")] * 2
+
+
 async def test_a_delivered_answer_is_committed_from_its_row(install: Install) -> None:
     async with install.ledger() as ledger:
         (row,) = await replied(ledger, await left(ledger), "the answer")
