@@ -170,6 +170,18 @@ def test_the_cap_of_a_recording_is_20_mb_unless_stated() -> None:
     assert TranscriptionSettings(max_file_mb=1).max_file_bytes == MIB
 
 
+async def test_a_changed_cap_counts_from_the_next_message_on(install: Install, phone: Phone) -> None:
+    step = hearing()
+    async with install.start(phone.agent, phone.channel, step) as life:
+        await phone.send(life, phone.voice("hello"), id="m1")
+        await life.settled(1)
+        step.use(4)
+        await phone.send(life, phone.voice("hello"), id="m2")
+        assert await life.settled(1) == [("m2", "failed")]
+
+    assert phone.reader.texts == ["hello"]
+
+
 @covers("audio.fail.other", "audio.fail.no-turn")
 @pytest.mark.parametrize(
     "problem",
