@@ -14,9 +14,15 @@ if TYPE_CHECKING:
 PLAIN_STEP_PERCENT = 10
 
 
-def show_progress() -> AbstractContextManager[Report]:
-    """Open the view that fits standard output."""
+def show_progress(*, silent: bool = False) -> AbstractContextManager[Report]:
+    """Open the view that fits standard output; a silent one shows nothing."""
+    if silent:
+        return nullcontext(_ignore)
     return _bar() if sys.stdout.isatty() else nullcontext(_PlainLines())
+
+
+def _ignore(_: DownloadProgress) -> None:
+    pass
 
 
 class _PlainLines:

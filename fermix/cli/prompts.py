@@ -12,6 +12,7 @@ from fermix.agent.providers.catalog import LOCAL_ID, ProviderSpec
 from fermix.config.secret_store import StoreKind
 from fermix.config.secrets import Secret
 from fermix.errors import NeedsOperator
+from fermix.gateway.hearing.choice import SERVICES
 from fermix.setup.probe import Probe, probe
 from fermix.setup.questions import (
     Field,
@@ -23,6 +24,7 @@ from fermix.setup.questions import (
     read_answer,
 )
 from fermix.setup.trial import why_not
+from fermix.setup.voice import VoiceSetup, ask_voice, ask_voice_key
 from fermix.setup.wizard import Answers, Wizard
 
 MAX_TRIES = 3
@@ -47,6 +49,14 @@ def ask_person(wizard: Wizard, store: StoreKind | None, *, skip_probe: bool) -> 
         f"{MAX_TRIES} tries at {spec.label} failed; nothing was saved",
         advice="mend what it said above, or save without trying with `fermix setup --skip-probe`",
     )
+
+
+def ask_person_for_voice(setup: VoiceSetup) -> tuple[str, Secret | None]:
+    """Ask who listens to voice notes; `KEEP` leaves that as it is. Raises: ConfigError, NeedsOperator."""
+    backend = _ask(ask_voice(setup))
+    service = next((service for service in SERVICES if service.backend == backend), None)
+    text = _ask(ask_voice_key(setup, service.backend)) if service is not None else ""
+    return backend, Secret(text) if text else None
 
 
 def _try(wizard: Wizard, spec: ProviderSpec, base_url: str | None, key: Secret | None) -> Probe:
@@ -80,4 +90,10 @@ def _type_unseen(prompt: str) -> str:
             ) from error
 
 
-_NOUNS: dict[Field, str] = {"provider": "provider", "base_url": "address", "key": "key", "model": "model"}
+_NOUNS: dict[Field, str] = {
+    "provider": "provider",
+    "base_url": "address",
+    "key": "key",
+    "model": "model",
+    "voice": "answer",
+}

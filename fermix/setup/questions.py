@@ -16,7 +16,7 @@ from fermix.agent.providers.settings import KeyedSettings
 from fermix.config.model import check_line, check_web_address
 from fermix.config.secrets import Secret
 
-Field: TypeAlias = Literal["provider", "base_url", "key", "model"]
+Field: TypeAlias = Literal["provider", "base_url", "key", "model", "voice"]
 
 OLLAMA = "ollama"
 SHOWN_MODELS = 12  # a provider may list hundreds; any other can be typed
@@ -125,7 +125,7 @@ def check_text(field: Field, text: str) -> None:
     """Look whether a text can be an answer at all. Raises: WrongAnswer."""
     try:
         match field:
-            case "provider":
+            case "provider" | "voice":
                 return
             case "base_url":
                 check_web_address(text)

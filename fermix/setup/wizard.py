@@ -18,6 +18,7 @@ from fermix.config.edit import ConfigEditor, Key, Value
 from fermix.config.secret_store import ProviderKey, SecretStore, StoreKind, find_key, open_store
 from fermix.config.secrets import Secret
 from fermix.errors import NeedsOperator
+from fermix.gateway.hearing.choice import SERVICES, stored_as
 from fermix.home import Home
 from fermix.setup.questions import Kept, WrongAnswer, find_spec
 from fermix.setup.readiness import Readiness, check_readiness
@@ -126,7 +127,7 @@ class Wizard:
         moved = tuple(keys)
         if spec is not None and answers.key is not None:
             keys[spec.id] = answers.key
-        with _all_or_nothing(store, keys):
+        with all_or_nothing(store, keys):
             self._editor.apply(self._changes(spec, answers, kind))
         for provider in moved:
             self._store.remove(provider)
@@ -145,7 +146,7 @@ class Wizard:
             where = self._find(spec).origin
             advice = f"unset {where}" if where == spec.key_variable else "see `fermix setup --print-state`"
             raise NeedsOperator(f"nothing is saved for {spec.label}", advice=advice)
-        with _all_or_nothing(self._store, {spec.id: None}):
+        with all_or_nothing(self._store, {spec.id: None}):
             self._editor.apply({tuple(spec.section.split(".")): None})
         self._read()
         readiness = self.readiness()
@@ -178,7 +179,8 @@ class Wizard:
         return settings.api_key if isinstance(settings, KeyedSettings) else None
 
     def _kept_keys(self) -> dict[str, Secret]:
-        found = {spec.id: self._store.get(spec.id) for spec in PROVIDERS}
+        names = (*(spec.id for spec in PROVIDERS), *(stored_as(service.backend) for service in SERVICES))
+        found = {name: self._store.get(name) for name in names}
         return {provider: key for provider, key in found.items() if key is not None}
 
     def _changes(self, spec: ProviderSpec | None, answers: Answers, kind: StoreKind) -> dict[Key, Value | None]:
@@ -244,7 +246,7 @@ def _key(spec: ProviderSpec, name: str) -> Key:
 
 
 @contextmanager
-def _all_or_nothing(store: SecretStore, keys: Mapping[str, Secret | None]) -> Generator[None]:
+def all_or_nothing(store: SecretStore, keys: Mapping[str, Secret | None]) -> Generator[None]:
     """Keep the keys, or forget those that are None, while the rest is saved; undo it when that cannot be."""
     before = {provider: store.get(provider) for provider in keys}
     saved = False

@@ -357,6 +357,9 @@ def test_person_is_led_through_and_the_key_is_never_echoed(home: Home, server: M
         terminal.wait_for("Model [gpt-5.5]: ")
         terminal.type("3\r")
         terminal.wait_for("openai_compatible/house-special answers (key: auth.json)")
+        terminal.wait_for("1. As it is  (nobody yet)")
+        terminal.wait_for("Who should turn voice notes into text? [keep]: ")
+        terminal.type("\r")
 
         assert terminal.exit_code() == 0
     assert GOOD_KEY not in terminal.seen

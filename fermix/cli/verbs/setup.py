@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from fermix.cli import output
+from fermix.cli.progress import show_progress
 from fermix.config.secrets import Secret, redact
 from fermix.errors import FermixError, NeedsOperator
 from fermix.home import Home
@@ -33,6 +34,7 @@ FLAGS: dict[Field, str] = {
     "base_url": "--base-url",
     "key": "--api-key-stdin or --api-key-env",
     "model": "--model",
+    "voice": "--transcription-backend",
 }
 
 DaemonState: TypeAlias = Literal["uses it", "is not running", "kept its settings"]
@@ -86,6 +88,8 @@ def _run(options: argparse.Namespace) -> int:
         _remove(wizard, options)
         return 0
     try:
+        if options.transcription_backend:
+            return _set_voice(home, options.transcription_backend, _read_key(options), as_json=options.json)
         answers, found = _take_flags(wizard, options) if options.provider else _ask_person(wizard, options)
         saved = wizard.save(answers)
     except WrongAnswer as error:
@@ -95,9 +99,9 @@ def _run(options: argparse.Namespace) -> int:
     outcome = Outcome(saved.provider, saved.model, saved.key_from, found, notes, daemon, daemon_note)
     if options.json:
         output.print_json({"status": "ok", **asdict(outcome)})
-    else:
-        _show(outcome, home)
-    return 0
+        return 0
+    _show(outcome, home)
+    return 0 if options.provider else _offer_voice(home)
 
 
 def _read_options(argv: list[str]) -> argparse.Namespace:
@@ -114,6 +118,7 @@ def _read_options(argv: list[str]) -> argparse.Namespace:
     add("--api-key-env", metavar="NAME", help="read the key from this variable and keep it")
     add("--base-url", metavar="URL", help="where the provider listens, for a server of your own")
     add("--model", metavar="NAME", help="the model to use; without it the provider's default")
+    add("--transcription-backend", metavar="ID", help="who turns voice notes into text: local, openai, deepgram or xai")
     add("--secret-store", choices=("file", "keyring"), help="keep keys in auth.json (0600) or the system keyring")
     add("--skip-probe", action="store_true", help="save without trying the key or the server")
     add("--remove", metavar="ID", help="take out a provider: its section of config.toml and its key")
@@ -135,6 +140,9 @@ def _check_together(options: argparse.Namespace) -> None:
     if options.remove is not None:
         if options.provider is not None or options.print_state or options.secret_store or _given(options):
             raise Wrong("--remove takes one provider and nothing else but --json")
+    elif options.transcription_backend is not None:
+        if options.provider is not None or options.print_state or options.base_url or options.model:
+            raise Wrong("--transcription-backend takes a key and nothing else but --json")
     elif options.provider is None and not options.print_state and _given(options):
         raise Wrong("name the provider with --provider")
 
@@ -235,6 +243,40 @@ def _remove(wizard: Wizard, options: argparse.Namespace) -> None:
     print(f"Removed {removed.provider}: its section and its key. Answers now: {removed.model or 'nobody yet'}.")
     _show_notes(removed.notes)
     _show_daemon(daemon, daemon_note)
+
+
+def _offer_voice(home: Home) -> int:
+    """Ask a person who listens to voice notes, once it is settled who answers."""
+    from fermix.cli.prompts import ask_person_for_voice
+    from fermix.setup.voice import KEEP, VoiceSetup
+
+    try:
+        backend, key = ask_person_for_voice(VoiceSetup.of(home, os.environ))
+    except (EOFError, KeyboardInterrupt):
+        backend, key = KEEP, None
+        print()
+    if backend == KEEP:
+        return 0
+    return _set_voice(home, backend, key, as_json=False)
+
+
+def _set_voice(home: Home, backend: str, key: Secret | None, *, as_json: bool) -> int:
+    """Save who listens, and fetch the local model when it is that. Raises: WrongAnswer, NeedsOperator."""
+    from fermix.setup.voice import VoiceSetup
+
+    voice = VoiceSetup.of(home, os.environ)
+    name = voice.save(backend, key)
+    if name == "local" and not voice.files.ready:
+        with show_progress(silent=as_json) as report:
+            voice.files.fetch((), None, report)
+    daemon, daemon_note = _tell_daemon()
+    listens = voice.listens()
+    if as_json:
+        output.print_json({"status": "ok", "voice": name, "daemon": daemon, "daemon_note": daemon_note})
+        return 0
+    print(f"Voice notes: {listens}." + ("" if name == "local" else " The first one will show whether the key works."))
+    _show_daemon(daemon, daemon_note)
+    return 0
 
 
 def _tell_daemon() -> tuple[DaemonState, str]:

@@ -22,7 +22,6 @@ from fermix.home import PRIVATE_DIR
 from fermix.native.program import FROZEN
 
 MODEL_NAME = "whisper-tiny.en"
-ENGINE_REQUIREMENT = "faster-whisper>=1.2.1,<1.3"
 ENGINE_VERSION = "1.2.1"
 ENGINE_PYTHON = (3, 11)  # the wheels that are pinned are made for this one
 INSTEAD = (
@@ -115,8 +114,8 @@ def _whole(wheel: Artifact) -> PackagedPart:
 
 def _no_engine(place: str) -> str:
     if FROZEN:
-        return f"this build cannot listen by itself on {place}; an install from source with the extra `voice` may"
+        return f"this build has nothing that listens on {place}; an install from source with the extra `voice` may"
     python = ".".join(map(str, sys.version_info[:2]))
     return (
-        f"nothing ready-made listens on {place} with Python {python}; `pip install '{ENGINE_REQUIREMENT}'` may bring it"
+        f"nothing ready-made listens on {place} with Python {python}; installing Fermix with the extra `voice` may help"
     )

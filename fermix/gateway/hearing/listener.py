@@ -2,8 +2,8 @@
 
 Run by the hidden verb `fermix _listen`, never in the daemon. It prints one line of JSON once the model is loaded, then
 reads recordings from its standard input, each as eight bytes of length and the bytes, and answers each with one line:
-`{"text": …}` or `{"problem": …}`. What must stay true: a recording is held in memory only; a hostile one can take no
-more memory than was set aside, write no file and outlive neither its time nor the daemon.
+`{"text": …}` or `{"problem": …}`. What must stay true: a recording is held in memory only; whatever decodes it can open
+no file and no connection, take no more memory than was set aside, and outlive neither its time nor the daemon.
 """
 
 from __future__ import annotations
@@ -33,6 +33,9 @@ PIECE_S = 120  # what is listened to at once: its spectrum takes a megabyte a se
 QUIET_S = 15  # a piece is cut at the quietest moment of its last seconds
 STEP = RATE_HZ // 10
 SPARE_BYTES = 1 << 30  # beyond what the loaded model has: a piece takes 150 MB, half an hour of sound 60
+SILENCE = struct.pack("<4sI8sIHHIIHH4sI", b"RIFF", 3_236, b"WAVEfmt ", 16, 1, 1, RATE_HZ, 2 * RATE_HZ, 2, 16, b"data",
+                      3_200) + bytes(3_200)  # fmt: skip
+"""A tenth of a second of nothing, as a WAV file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +125,8 @@ def serve(options: ListenerOptions) -> int:
     if options.engine is not None:
         sys.path.insert(0, str(options.engine))
     ears = Ears.load(options.model, options.threads)
+    for sound in (SILENCE, b""):
+        _answer(ears, sound)  # what is loaded late is loaded now
     confine(SPARE_BYTES)
     _say(answers, {"ready": True})
     while (audio := read_recording(sys.stdin.buffer)) is not None:
@@ -140,13 +145,13 @@ def read_recording(source: BinaryIO) -> bytes | None:
 
 
 def confine(spare_bytes: int) -> None:
-    """From here on: so much more memory, no file, no core dump that would hold what somebody said."""
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    """From here on: so much more memory, no new file or connection, no core dump that would hold what was said."""
     size = Path("/proc/self/statm")
     if size.exists():  # macOS neither tells nor heeds it
         most = int(size.read_text(encoding="ascii").split()[0]) * resource.getpagesize() + spare_bytes
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    for limit in (resource.RLIMIT_CORE, resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE):
+        resource.setrlimit(limit, (0, 0))
 
 
 class Ears:

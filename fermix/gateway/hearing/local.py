@@ -33,6 +33,8 @@ MAX_WAITING = 16
 STARTS = 2
 NEEDED_BYTES = 450 << 20  # measured: 250 MB loaded, 400 while it listens
 VARIABLES = ("PATH", "HOME", "LANG", "LC_*", "TMPDIR", "XDG_*", "FERMIX_HOME", "FERMIX_EXE")
+QUIET = {"HF_HUB_OFFLINE": "1", "ORT_DISABLE_TELEMETRY": "1"}
+"""Some versions of what the engine is made of report to their makers; `listener.py` takes away the means as well."""
 
 
 class ChildGone(ServerUnavailable):
@@ -165,7 +167,7 @@ class LocalListener:
 
     def _child_environment(self) -> dict[str, str]:
         # Waiting threads that spin would take the cores from the model that answers.
-        added = {"OMP_WAIT_POLICY": "passive", "HF_HUB_OFFLINE": "1", **own_variables(self._environ)}
+        added = {"OMP_WAIT_POLICY": "passive", **QUIET, **own_variables(self._environ)}
         return child_environment(self._environ, VARIABLES) | added
 
 
