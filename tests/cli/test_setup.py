@@ -24,6 +24,7 @@ import pytest
 from fermix.cli.verbs import setup
 from fermix.config.secret_store import FileStore
 from fermix.config.secrets import Secret
+from fermix.gateway.hearing import VoiceFiles
 from fermix.home import Home
 from fermix.protocol.methods import PROTOCOL
 from tests.fakes.model_list import GOOD_KEY, ModelList, model_list
@@ -398,3 +399,62 @@ def test_leaving_saves_nothing(home: Home, key: str) -> None:
 
         assert terminal.exit_code() == 130
     assert (settings(home), home.auth.exists()) == ("", False)
+
+
+def test_script_chooses_who_listens(
+    home: Home, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pipe_in(monkeypatch, GOOD_KEY.encode() + b"\n")
+
+    code = setup.main(["--transcription-backend", "deepgram", "--api-key-stdin", "--json"])
+
+    told = json.loads(capsys.readouterr().out)
+    assert (code, told["status"], told["voice"], told["daemon"]) == (0, "ok", "deepgram", "is not running")
+    assert settings(home) == '[fermix_core.transcription]\nbackend = "deepgram"\n'
+    assert FileStore(home.auth).get("transcription.deepgram") == Secret(GOOD_KEY)
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (["--transcription-backend", "siri"], "--transcription-backend: unknown backend 'siri'"),
+        (["--transcription-backend", "xai"], "--api-key-stdin or --api-key-env: xAI needs a key"),
+        (["--transcription-backend", "xai", "--provider", "xai"], "takes a key and nothing else"),
+        (["--transcription-backend", "xai", "--model", "m"], "takes a key and nothing else"),
+    ],
+)
+def test_wrong_choice_of_who_listens_changes_nothing(
+    flags: list[str], told: str, home: Home, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert setup.main(flags) == 2
+    assert told in capsys.readouterr().err
+    assert settings(home) == ""
+
+
+def test_choosing_the_local_one_fetches_it_at_once(
+    home: Home, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Setup leads to what works: nothing else has to be run, and nothing was fetched before it was asked for."""
+    fetched: list[str] = []
+    monkeypatch.setattr(VoiceFiles, "of", lambda models: _Files(models, fetched))
+
+    assert setup.main(["--transcription-backend", "local"]) == 0
+
+    assert fetched == ["fetched"]
+    assert capsys.readouterr().out == "Voice notes: the local model listens.\n"
+
+
+class _Files:
+    """What listening needs, fetched in no time."""
+
+    unsupported = ""
+
+    def __init__(self, _: Path, fetched: list[str]) -> None:
+        self._fetched = fetched
+
+    @property
+    def ready(self) -> bool:
+        return bool(self._fetched)
+
+    def fetch(self, *_: object) -> None:
+        self._fetched.append("fetched")

@@ -50,6 +50,12 @@ class BareMachine:
             check=False,
         )
 
+    def talk(self, *arguments: str, sent: bytes, timeout_s: float = START_S) -> subprocess.CompletedProcess[bytes]:
+        """Run the program there and send it these bytes."""
+        return subprocess.run(
+            self._argv(arguments), env=_environment({}), input=sent, capture_output=True, timeout=timeout_s, check=False
+        )
+
     @contextmanager
     def daemon(self) -> Generator[None]:
         """Let a daemon run there until the block is left; it says on stderr that it is ready."""
