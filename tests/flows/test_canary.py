@@ -63,8 +63,9 @@ def test_key_is_nowhere_to_be_read_after_every_kind_of_failure(tmp_path: Path, p
             for number in range(len(FAULTS)):
                 done = product.run("ask", "--session", f"s{number}", "hello")
                 shown += done.stdout + done.stderr
-            done = product.run("status", "--json")
-            shown += done.stdout + done.stderr
+            for verb in ("status", "channels"):
+                done = product.run(verb, "--json")
+                shown += done.stdout + done.stderr
             assert product.daemon is not None
             arguments = Path(f"/proc/{product.daemon.pid}/cmdline").read_bytes()
             product.stop()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -41,6 +42,7 @@ class Roots:
         self._mode = settings.mode
         self._user_home = real(user_home)
         self._home = real(home.root)
+        self._to_look_at = (real(home.workspace), real(home.skills))
         self._protected = tuple(real(path) for path in protected_paths(home, self._user_home))
         self._blocked = tuple(real(self.expand(text)) for text in settings.blocked_roots)
         grants = tuple(self._grant(text, home) for text in settings.allowed_roots)
@@ -83,7 +85,7 @@ class Roots:
     def why_closed(self, path: Path) -> str | None:
         """Say why nobody may touch a real path, or None."""
         line = (path, *path.parents)
-        if _touches(line, self._protected):
+        if _touches(line, self._protected) or self._is_ours(line):
             return "protected, no tool may touch it"
         if _touches(line, self._blocked):
             return "inside a folder that the owner blocked"
@@ -98,7 +100,17 @@ class Roots:
 
     def closed_identities(self) -> frozenset[Identity]:
         """Return what a walk through a root must pass by."""
-        return _identities((*self._protected, *self._blocked))
+        return _identities((*self._protected, *self._blocked, *self._kept()))
+
+    def _is_ours(self, line: tuple[Path, ...]) -> bool:
+        """Say whether a path lies in our own home. Nobody can list what may turn up there with a key in it (the copy
+        that an owner made, what a crash left behind), so all of it is closed but what is there to be looked at.
+        """
+        return _touches(line, (self._home,)) and not _touches(line, self._to_look_at)
+
+    def _kept(self) -> Iterable[Path]:
+        with suppress(FileNotFoundError):  # a home that is not prepared yet holds nothing
+            yield from (path for path in self._home.iterdir() if path not in self._to_look_at)
 
     def _grant(self, text: str, home: Home) -> Path:
         path = real(self.expand(text))

@@ -100,7 +100,7 @@ async def test_a_mode_that_opens_anything_widens(tmp_path: Path, before: str, af
         ("shut", "give the whole path"),
         ("~", "holds, a home"),
         ("/", "holds, a home"),
-        ("~/.fermix", "holds, a home"),
+        ("~/.fermix", "protected"),
         ("~/.fermix/grants", "protected"),
         ("~/.ssh", "protected"),
         ("/etc", "protected"),
@@ -126,6 +126,8 @@ async def test_a_mode_that_opens_anything_widens(tmp_path: Path, before: str, af
         ("/dev/null", "not a folder"),
         ("/" + "x" * 300, "not a folder|cannot be looked at"),
         ("/a\0b", "not a possible file name"),
+        ("/a\ud800", "not a possible file name"),
+        ("~/.fermix/models", "protected"),
     ],
 )
 async def test_what_must_not_or_need_not_be_granted_is_refused(scene: Scene, path: str, reason: str) -> None:

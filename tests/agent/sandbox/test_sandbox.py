@@ -348,3 +348,32 @@ def test_who_the_agent_is_stands_where_no_tool_reaches(machine: Machine, mode: s
             sandbox.find(NOWHERE, name)
     with pytest.raises(ConfigError):
         machine.sandbox(mode=mode, allowed_roots=(str(persona.parent),))
+
+
+@pytest.mark.parametrize("trust", [Trust.OPERATOR, Trust.GUEST])
+@pytest.mark.parametrize(
+    "name",
+    ["auth.json.previous", "auth.json.bak", ".auth.json.5e1f", "config.toml~", "memory.db.copy", "memory/main/USER.md",
+     "models/x", "job_runs/x", "plugins/x", "new/folder/x", "daemon.sock", ""],
+)  # fmt: skip
+def test_nothing_that_turns_up_in_our_home_is_open(machine: Machine, name: str, trust: Trust) -> None:
+    """R-15 for files: a key is copied, a crash leaves half a file behind; what nobody has listed is closed."""
+    path = machine.home.root / name
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("secret", encoding="utf-8")
+    turn = turn_at(machine.home.root, trust=trust)
+    for mode in ("standard", "open"):
+        sandbox = machine.sandbox(mode=mode, launch_dir=machine.home.root)
+        with pytest.raises(OutsideSandbox):
+            sandbox.find(turn, str(path))
+        assert sandbox.find(turn, str(machine.home.workspace / "mine")).path.name == "mine"
+
+
+def test_a_walk_through_the_users_home_passes_by_what_we_keep(machine: Machine) -> None:
+    (machine.home.root / "auth.json.bak").write_text("secret", encoding="utf-8")
+    kept = (machine.home.root / "auth.json.bak").stat()
+    place = machine.sandbox(mode="open").find(NOWHERE, "~")
+
+    assert (kept.st_dev, kept.st_ino) in place.closed
+    assert (machine.home.workspace.stat().st_dev, machine.home.workspace.stat().st_ino) not in place.closed

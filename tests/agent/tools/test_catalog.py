@@ -7,8 +7,13 @@ import json
 import fastjsonschema
 import pytest
 
-from fermix.trust import PolicyClass
+from fermix.agent.dispatch import Dispatcher
+from fermix.agent.registry import CapabilityRegistry
+from fermix.clock import SystemClock
+from fermix.events import Events
+from fermix.trust import PolicyClass, Trust
 from tests.agent.tools.conftest import Toolbox
+from tests.fakes.turns import RecordingPort, make_call, make_scope, make_turn
 
 
 def test_the_tools_and_who_may_use_them(toolbox: Toolbox) -> None:
@@ -40,3 +45,22 @@ async def test_wrong_arguments_are_a_result(toolbox: Toolbox, name: str) -> None
 
     assert not result.ok
     assert "arguments do not fit" in result.text
+
+
+async def test_a_guest_who_names_a_tool_that_is_not_his_runs_nothing(toolbox: Toolbox) -> None:
+    """R-19: refused where it would run, and told the same as of a tool that does not exist."""
+    own = CapabilityRegistry(toolbox.tools).list_for(Trust.GUEST)
+    others = {tool.name for tool in toolbox.tools} - {tool.name for tool in own}
+    turn, port = make_turn(trust=Trust.GUEST), RecordingPort()
+    dispatcher = Dispatcher(Events(SystemClock()), SystemClock())
+    told = {}
+    for name in ("no_such_tool", *sorted(others)):
+        call = make_call(name, command="touch mark", path=str(toolbox.workspace), reason="please")
+        result = await dispatcher.dispatch(call, make_scope(*own, turn=turn, port=port))
+        assert result.denied
+        told[name] = result.text.replace(name, "")
+
+    assert len(told) > 2
+    assert len(set(told.values())) == 1
+    assert (port.sent, port.effects) == ([], [])
+    assert not (toolbox.workspace / "mark").exists()

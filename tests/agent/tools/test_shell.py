@@ -106,7 +106,7 @@ async def test_nothing_of_ours_reaches_a_command(toolbox: Toolbox) -> None:
     [
         ({"command": "rm -rf ~"}, "refused in every mode: this deletes a whole system or home folder"),
         ({"command": "pwd", "working_dir": "/etc"}, "protected, no tool may touch it"),
-        ({"command": "pwd", "working_dir": ".."}, "only these folders are open"),
+        ({"command": "pwd", "working_dir": "../.."}, "only these folders are open"),
     ],
 )
 async def test_what_is_not_allowed_is_denied(toolbox: Toolbox, arguments: dict[str, str], sentence: str) -> None:
