@@ -60,6 +60,20 @@ async def test_who_is_taken_off_is_denied_from_his_next_message_on(install: Inst
     assert install.outcomes() == {"m1": "answered", "m2": "answered"}
 
 
+async def test_a_stranger_gets_no_answer_even_to_whoami_and_the_owner_sees_his_id_until_a_restart(
+    install: Install,
+) -> None:
+    """Issue 3, step 2: `fermix channels` shows the last few denied ids, held in memory only."""
+    async with install.start() as life:
+        await life.say("/whoami", sender="stranger-7")
+        denied = life.gateway._rooms.authorizer.denied()
+    async with install.start() as later:
+        forgotten = later.gateway._rooms.authorizer.denied()
+
+    assert [(row.channel, row.sender, row.times) for row in denied] == [("chat", "stranger-7", 1)]
+    assert (install.platform.log(), install.rows("SELECT * FROM inbox"), forgotten) == ([], [], [])
+
+
 @pytest.mark.parametrize("sender", ["1", "2"])
 async def test_who_is_taken_off_while_he_waits_is_refused_by_the_next_start(install: Install, sender: str) -> None:
     """A start judges anew what an earlier one has accepted: the row ends and nothing runs."""
