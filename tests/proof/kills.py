@@ -113,6 +113,8 @@ class Lives:
 class Trial:
     """One install with its platform, and a person who writes."""
 
+    scene: Sequence[Said] = SCENE
+
     def __init__(self, lives: Lives, model: ScriptedProvider, root: Path, mode: Mode, twin: str = "") -> None:
         self.root = root
         self.mode: Mode = mode
@@ -142,6 +144,10 @@ class Trial:
             if await self._live(step) == 0:
                 break
             self.kills += 1
+        return self.judge()
+
+    def judge(self) -> list[str]:
+        """Return the promises that were broken."""
         return problems(self)
 
     def clean(self) -> None:
@@ -176,7 +182,7 @@ class Trial:
         async with asyncio.TaskGroup() as group:
             listening = group.create_task(self._listen(client))
             await client.request("events.subscribe", {"sessions": None, "services": False})
-            for said in SCENE:
+            for said in self.scene:
                 if said.id in self.acked and not self._repeats:
                     continue
                 if said.id == "c2":

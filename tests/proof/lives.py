@@ -33,11 +33,13 @@ from tests.fakes.channel import FakeChannel
 from tests.fakes.platform import Platform
 from tests.fakes.transcriber import hearing
 from tests.fakes.turns import make_capability
-from tests.proof.twins import TWINS
+from tests.proof.twins import ALBUM_TWINS, TWINS
 
-COUNTED = ("intake", "lane", "turn", "delivery", "draft", "typing", "history", "client")
+COUNTED = ("intake", "album", "lane", "turn", "delivery", "draft", "typing", "history", "client")
 PR_SET_PDEATHSIG = 1
 SPOKEN = "hello four"  # comes as a recording of these words
+PART = "part "  # what begins so is a picture's caption in an album
+ALBUM_QUIET_S = 0.4
 PRELOADED = (openai_chat,)
 
 
@@ -104,11 +106,11 @@ typed = local.to_message
 
 
 def speak(**said: Any) -> Message:
-    """Make the message of a client, as a recording where the person speaks."""
+    """Make the message of a client, as a recording where the person speaks, as a part where he sends an album."""
     message = typed(**said)
-    if message.text != SPOKEN:
-        return message
-    return replace(message, text="", attachments=(Attachment("audio", SPOKEN, "audio/ogg"),))
+    if message.text == SPOKEN:
+        return replace(message, text="", attachments=(Attachment("audio", SPOKEN, "audio/ogg"),))
+    return replace(message, album="al") if message.text.startswith(PART) else message
 
 
 def tools(_: ToolDeps) -> Sequence[Capability]:
@@ -146,10 +148,11 @@ def live() -> int:
         can = [ability for ability in ("lookup", "drafts") if ability in os.environ["PROOF_CAN"]]
         channel = SlowChannel("cli", platform=platform, can=["downloads", *can])  # type: ignore[list-item]
         composition.LocalChannel = lambda _: channel  # type: ignore[assignment,misc]
+        composition.album_times = lambda _: {"cli": ALBUM_QUIET_S}
         composition.MediaStep = lambda *_: hearing()  # type: ignore[assignment,misc]
         local.to_message = speak
     if twin := os.environ["PROOF_TWIN"]:
-        TWINS[twin]()
+        (TWINS | ALBUM_TWINS)[twin]()
     run.serve = counted  # type: ignore[assignment]
     try:
         return run.main([], tools=tools)

@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.provider import ScriptedProvider
+from tests.proof import albums
+from tests.proof.albums import AlbumTrial
 from tests.proof.kills import MODES, Lives, Mode, Trial, script
-from tests.proof.twins import TWINS
+from tests.proof.twins import ALBUM_TWINS, TWINS
 
 SEED = int(os.environ.get("PROOF_SEED", "3"))
 TRIALS = int(os.environ.get("PROOF_TRIALS", "3000"))
@@ -57,6 +59,45 @@ async def test_a_daemon_with_this_broken_is_caught(tmp_path: Path, twin: str) ->
         for number in range(200):
             trial = Trial(lives, model, tmp_path / str(number), "plain", twin)
             if await trial.play([chance.randint(1, 180)]):
+                return
+
+    raise AssertionError("no trial told it from the real one")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", albums.MODES)
+async def test_an_undisturbed_album_is_one_turn(tmp_path: Path, mode: Mode) -> None:
+    async with Lives.open() as lives, ScriptedProvider(script) as model:
+        trial = AlbumTrial(lives, model, tmp_path, mode)
+
+        assert await trial.play([]) == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+async def test_a_kill_at_each_step_of_an_album_answers_every_part_once(tmp_path: Path) -> None:
+    """What was acknowledged of one album is one turn, wherever the daemon dies."""
+    broken: dict[str, list[str]] = {}
+    async with Lives.open() as lives, ScriptedProvider(script) as model:
+        for step, mode in zip(count(1), cycle(albums.MODES)):
+            trial = AlbumTrial(lives, model, tmp_path / str(step), mode)
+            if problems := await trial.play([step]):
+                broken[f"{mode} {step}"] = problems
+            if not trial.kills:
+                break
+
+    assert broken == {}
+    assert step > 50
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("twin", ALBUM_TWINS)
+async def test_a_daemon_that_breaks_albums_in_this_way_is_caught(tmp_path: Path, twin: str) -> None:
+    async with Lives.open() as lives, ScriptedProvider(script) as model:
+        for step in range(10, 100, 3):
+            trial = AlbumTrial(lives, model, tmp_path / str(step), "lookup", twin)
+            if await trial.play([step]):
                 return
 
     raise AssertionError("no trial told it from the real one")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from fermix.agent.memory import conversations
 from fermix.gateway import ledger
@@ -12,7 +13,7 @@ from fermix.gateway.authorize import Authorization
 from fermix.gateway.channel import Channel
 from fermix.gateway.delivery import Delivered, Delivery
 from fermix.gateway.gateway import Gateway
-from fermix.gateway.ledger import Ledger, Outgoing, Unfinished
+from fermix.gateway.ledger import Entry, Ledger, Outgoing, Unfinished
 from fermix.message import Message
 
 
@@ -73,6 +74,19 @@ def _run_everything_again() -> None:
     gateway.plan = lambda found, **_: "run"
 
 
+def _leave_the_parts_of_an_album_unfinished() -> None:
+    merge = Ledger.merge
+
+    def forgetful(self: Ledger, entry: Entry, message: Message, _: object, **rights: Any) -> None:
+        merge(self, entry, message, (), **rights)
+
+    Ledger.merge = forgetful
+
+
+def _gather_no_album_that_was_found() -> None:
+    Unfinished.untouched = property(lambda _: False)
+
+
 TWINS: Mapping[str, Callable[[], None]] = {
     breaking.__name__.strip("_"): breaking
     for breaking in (
@@ -85,4 +99,8 @@ TWINS: Mapping[str, Callable[[], None]] = {
         _begin_with_the_newest,
         _run_everything_again,
     )
+}
+ALBUM_TWINS: Mapping[str, Callable[[], None]] = {
+    breaking.__name__.strip("_"): breaking
+    for breaking in (_leave_the_parts_of_an_album_unfinished, _gather_no_album_that_was_found)
 }
