@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -19,6 +20,8 @@ from tests.fakes.channel import FakeAgent, FakeChannel, message
 from tests.fakes.platform import AWAY, LOST_ANSWER, slow
 from tests.gateway.conftest import Install
 from tests.requirements import covers
+
+Script = Callable[[Turn, ReplyPort], Awaitable[TurnOutcome]]
 
 
 def chat(text: str, id: str = "m1", room: str = "chat", sender: str = "1") -> Message:
@@ -462,3 +465,25 @@ async def test_a_shutdown_waits_for_no_answer_of_a_command_and_loses_none(
 
 def _text(row: Outgoing) -> Text:
     return Text(row.text, row.model)
+
+
+async def _tells(turn: Turn, port: ReplyPort) -> TurnOutcome:
+    await port.send(Text("a word in between"))
+    raise AssertionError("the daemon was to go first")
+
+
+@pytest.mark.parametrize(("text", "script"), [("/whoami", None), ("hi", None), ("hi", _tells)])
+async def test_a_shutdown_does_not_wait_for_a_reply_on_the_wire(
+    install: Install, monkeypatch: pytest.MonkeyPatch, text: str, script: Script | None
+) -> None:
+    """The whole shutdown has ten seconds, one send thirty; what became of it is the next start's to find out."""
+    monkeypatch.setattr("fermix.gateway.gateway.DRAIN_S", 0.01)
+    install.platform.fail("send", slow(asyncio.Event()))
+    async with asyncio.timeout(5), install.start(FakeAgent(script)) as life:
+        await life.say(text)
+        await install.platform.until(lambda: install.platform.calls["send"] == 1)
+    assert install.outcomes() == {"m1": None}
+    async with install.start() as life:
+        await life.settled(1)
+
+    assert install.platform.texts()[0].startswith(MARK)
