@@ -67,9 +67,8 @@ class VoiceSetup:
             raise WrongAnswer("key", f"{find_service(name).label} needs a key")
         return name
 
-    def save(self, backend: str, key: Secret | None) -> BackendName:
-        """Write the choice; return its name. Raises: as `check`, and Unavailable."""
-        name = self.check(backend, key)
+    def save(self, name: BackendName, key: Secret | None) -> None:
+        """Write a choice that was checked. Raises: ConfigError, NeedsOperator, Unavailable."""
         saved = load_config(self.home, {})
         core = saved.core.settings
         changes: dict[Key, Value | None] = {_key("backend"): name}
@@ -78,7 +77,6 @@ class VoiceSetup:
         keys = {} if key is None else {stored_as(name): key}
         with all_or_nothing(open_store(self.home, core.secret_store, core.profile), keys):
             ConfigEditor(self.home, SECTIONS).apply(changes)
-        return name
 
 
 def ask_voice(setup: VoiceSetup) -> Question:

