@@ -15,16 +15,23 @@ from pathlib import Path
 
 import pytest
 
+from fermix.agent.turn import ReplyPort, Turn, TurnOutcome
 from fermix.clock import SystemClock
 from fermix.errors import Unavailable, Unusable
 from fermix.events import Events
-from fermix.gateway.hearing import LocalListener, local
+from fermix.gateway.hearing import Hearing, LocalListener, local
+from fermix.gateway.hearing.choice import LISTENS_ITSELF
 from fermix.gateway.hearing.listener import RATE_HZ
+from fermix.gateway.media import MediaStep
 from fermix.gateway.transcription import Audio
+from fermix.message import Attachment
 from fermix.native.child import Child
+from fermix.net import Net
 from fermix.supervisor import OUTSIDE, Supervisor
 from fermix.workers import Workers
+from tests.fakes.channel import FakeAgent, FakeChannel, completed, message
 from tests.fakes.voice import ROOT, spoken, voice_files, voice_note
+from tests.gateway.conftest import Install
 
 pytestmark = [pytest.mark.model, pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -70,6 +77,30 @@ async def test_longer_one_is_understood_almost_everywhere(tmp_path: Path) -> Non
     assert heard.startswith("it was the best of times it was the worst of times")
     for said in ("season of light", "spring of hope", "winter of despair", "superlative degree of comparison only"):
         assert said in heard
+
+
+async def test_note_reaches_the_agent_as_words_behind_its_caption(install: Install, tmp_path: Path) -> None:
+    """The whole way: a platform's file, the gateway, the child that listens, the turn."""
+    read: list[str] = []
+
+    async def reader(turn: Turn, port: ReplyPort) -> TurnOutcome:
+        read.append(turn.message.text)
+        return completed("heard")
+
+    install.platform.files["note"] = voice_note("beckett", tmp_path)
+    channel = FakeChannel("chat", platform=install.platform, can=("downloads",))
+    note = message(
+        "listen to this", channel="chat", sender="1", attachments=(Attachment("audio", "note", "audio/ogg"),)
+    )
+    async with listening() as listener:
+        media = MediaStep(Hearing(Net(loopback_only=True), listener, LISTENS_ITSELF), 20 << 20)
+        async with install.start(FakeAgent(reader), channel, media) as life:
+            await life.gateway.ingest(note, channel)
+            await life.settled(1)
+
+    (text,) = read
+    caption, delimiter, heard = text.split("\n")
+    assert (caption, delimiter, words(heard)) == ("listen to this", "[voice note transcript]", TRIED)
 
 
 async def test_type_that_a_platform_states_does_not_matter(tmp_path: Path) -> None:
