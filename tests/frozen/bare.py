@@ -14,7 +14,16 @@ from tests.frozen.packs import unshare_options
 
 START_S = 60
 """The first start unpacks, on a machine that others use too."""
-C_LIBRARY = ("libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libutil.so.1", "libresolv.so.2")
+C_LIBRARY = (
+    "libc.so.6",
+    "libm.so.6",
+    "libmvec.so.1",
+    "libdl.so.2",
+    "libpthread.so.0",
+    "librt.so.1",
+    "libutil.so.1",
+    "libresolv.so.2",
+)
 
 
 @dataclass(frozen=True)
