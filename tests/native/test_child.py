@@ -319,3 +319,33 @@ def test_the_users_own_library_path_and_certificates_are_not_taken_away() -> Non
     users = {"LD_LIBRARY_PATH": "/users/own", "SSL_CERT_FILE": "/users/own.pem"}
 
     assert users == child_environment({**users, "HOME": "/h"}, ["LD_LIBRARY_PATH", "SSL_CERT_*"])
+
+
+async def test_helper_that_is_told_gets_more_than_a_pipe_holds(mark: str, tmp_path: Path) -> None:
+    count = "import sys; print(len(sys.stdin.buffer.read(3_000_000)), flush=True); sys.stdin.buffer.read()"
+    async with asyncio.timeout(10):
+        async with Child.open([sys.executable, "-c", count, mark], cwd=tmp_path, env=ENV, told=True) as child:
+            await child.write(b"x" * 3_000_000)
+            assert await anext(child.lines()) == "3000000"
+
+
+async def test_telling_one_that_has_ended_is_an_error_and_no_wait(mark: str, tmp_path: Path) -> None:
+    async with asyncio.timeout(10):
+        async with Child.open([sys.executable, "-c", "", mark], cwd=tmp_path, env=ENV, told=True) as child:
+            await child.wait()
+            with pytest.raises((BrokenPipeError, ConnectionResetError)):
+                await _tell_for_ever(child)
+
+
+async def test_one_that_never_reads_is_left_at_once(mark: str, tmp_path: Path) -> None:
+    """What was not sent is dropped with the helper."""
+    async with asyncio.timeout(10):
+        async with Child.open(["sh", "-c", "sleep 60", mark], cwd=tmp_path, env=ENV, told=True) as child:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.2):
+                    await child.write(b"x" * 1_000_000)
+
+
+async def _tell_for_ever(child: Child) -> None:
+    while True:
+        await child.write(b"x" * 100_000)
