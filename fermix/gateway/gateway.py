@@ -194,7 +194,7 @@ class Gateway:
         return parsed[0] if parsed else None
 
     def _start(self, intake: Coroutine[None, None, None], message: Message) -> None:
-        task = self._group.create_task(intake, name=f"intake {message.id}")
+        task = self._group.create_task(_alone(intake), name=f"intake {message.id}")
         self._intakes.add(task)
         task.add_done_callback(self._intakes.discard)
 
@@ -209,11 +209,13 @@ class Gateway:
                 received.set_exception(error)
             return
         accepted = None
-        if entry is not None:
-            self._judge_ledger("")
-            accepted = self._admit(message, verdict, entry, channel)
-        if not received.done():
-            received.set_result(None)
+        try:
+            if entry is not None:
+                self._judge_ledger("")
+                accepted = self._admit(message, verdict, entry, channel)
+        finally:
+            if not received.done():
+                received.set_result(None)
         if accepted is not None:
             await self._prepare(await self._whole(accepted))
 
@@ -225,13 +227,14 @@ class Gateway:
 
     def _admit(self, message: Message, sender: Authorization, entry: Entry, channel: Channel) -> Accepted | None:
         """Fix the order: from here on the message has its place. None when that is the one of its album."""
+        replier = Replier(channel, message, entry, self._replies)  # asks the adapter, so before there is a place
         self._rooms.events.emit(MessageReceived(message.key, message.id, sender.trust, preview(message.text)))
         part = Part(message, sender, entry)
         album = self._albums.take(part)
         if album is not None and album.first is not part:
             return None
         slot = self.lanes.reserve(message.key, message.id)
-        return Accepted(message, channel, sender, entry, slot, Replier(channel, message, entry, self._replies), album)
+        return Accepted(message, channel, sender, entry, slot, replier, album)
 
     async def _prepare(self, accepted: Accepted) -> None:
         """Prepare one message for its turn; every way out fills or releases the slot."""
@@ -374,6 +377,14 @@ class Gateway:
             for intake in self._intakes:
                 intake.cancel()
             self.lanes.leave_all()
+
+
+async def _alone(intake: Coroutine[None, None, None]) -> None:
+    """Let the way in of one message break by itself; it is unfinished in the ledger and the next start takes it up."""
+    try:
+        await intake
+    except Exception:
+        log.exception("the way in of a message broke")
 
 
 def _problem_of(message: Message, channel: Channel) -> str | None:

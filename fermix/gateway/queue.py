@@ -170,6 +170,10 @@ class Lane:
                 self.changed()
                 try:
                     await slot.work.run()
+                except asyncio.CancelledError:
+                    if _is_cancelled():
+                        raise
+                    log.exception("a turn broke off by itself")
                 except Exception:
                     log.exception("a turn broke in its lane")
             self.running = None
@@ -286,3 +290,9 @@ class Lanes:
         del self._lanes[lane.key]
         if not self._lanes:
             self._empty.set()
+
+
+def _is_cancelled() -> bool:
+    """Tell the end of this lane from a cancellation that something inside leaked."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0

@@ -203,6 +203,7 @@ def test_traces_that_cannot_be_written_change_no_reply_and_are_said_once(play: P
     play.stage.play(Answer(text="all the same"))
     try:
         replies = [play.ask("hi", session="traces")[1]["response"] for _ in range(2)]
+        _until(lambda: "traces cannot be written" in play.product.log())
     finally:
         traces.unlink()
         traces.with_name("traces.away").rename(traces)
