@@ -279,7 +279,7 @@ class Gateway:
         try:
             async with slot.preparing(unready):
                 ready = await self._rooms.media.prepare(message, accepted.channel)
-                if ready.text != message.text:  # what was said, a command perhaps, must outlive us like what was typed
+                if ready.text != message.text:  # what was said outlives us like what was typed
                     rest = tuple(one for one in message.attachments if one.kind != "audio")
                     await self._rooms.ledger.heard(accepted.entry, replace(message, text=ready.text, attachments=rest))
         except MediaFailed as error:

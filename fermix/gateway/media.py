@@ -27,6 +27,7 @@ PICTURES_AT_ONCE = 4
 DOWNLOAD_S = 120.0
 TRANSCRIPTION_S = 660.0  # each backend has a bound of its own; this one is for a backend that breaks it
 
+NO_WORDS = " \t\r\n/"  # a command is typed: what is heard, forwarded perhaps, never begins with a slash
 TRANSCRIPT = "[voice note transcript]"
 FAILED = "I could not understand your voice note: the transcription failed, please try again."
 
@@ -64,7 +65,7 @@ class MediaStep:
     async def _words(self, recording: Attachment, downloads: Downloads) -> str:
         audio = Audio(await self._recorded(recording, downloads), recording.mime, recording.name)
         async with _bounded("a voice note could not be transcribed", TRANSCRIPTION_S, FAILED):
-            words = (await self._transcriber.transcribe(audio)).strip()
+            words = (await self._transcriber.transcribe(audio)).lstrip(NO_WORDS).rstrip()
         if not words:
             raise MediaFailed("no words were found in a voice note", user_text=FAILED)
         return words

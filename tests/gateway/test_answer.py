@@ -11,7 +11,7 @@ import pytest
 from fermix.agent.model import TextDelta
 from fermix.agent.turn import Failed, ReplyPort, Turn, TurnOutcome
 from fermix.errors import NeedsOperator
-from fermix.gateway.answer import BROKEN
+from fermix.gateway.answer import BROKEN, Answer
 from fermix.gateway.blocks import BlockStream
 from fermix.gateway.delivery import MARK
 from fermix.gateway.drafts import DraftStream
@@ -278,3 +278,40 @@ async def test_a_recovery_that_breaks_is_answered_with_one_sentence(
 
     assert install.platform.texts() == [BROKEN, "NEXT"]
     assert install.outcomes() == {"m1": "failed", "m2": "answered"}
+
+
+async def test_an_adapter_that_breaks_before_there_is_a_place_costs_one_message(install: Install) -> None:
+    """The platform is told "received", since it is: the next start takes the message up."""
+
+    class Limitless(FakeChannel):
+        broken = True
+
+        @property
+        def text_limit(self) -> int | None:
+            if self.broken:
+                raise RuntimeError("a bug of the adapter")
+            return None
+
+    channel = Limitless("chat", platform=install.platform)
+    async with install.start(channel=channel) as life:
+        await life.say("lost?", "m1")
+        channel.broken = False
+        await goes_on(life)
+
+    assert install.outcomes() == {"m1": None, "m2": "answered"}
+
+
+async def test_a_cancellation_that_leaks_ends_one_turn_and_not_its_lane(
+    install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with install.start() as life:
+        runs = Answer.run
+
+        async def leaks(self: Answer) -> None:
+            if self._turn.message.id == "m1":  # pyright: ignore[reportPrivateUsage]
+                raise asyncio.CancelledError
+            await runs(self)
+
+        monkeypatch.setattr(Answer, "run", leaks)
+        await life.say("first", "m1")
+        await goes_on(life)

@@ -643,18 +643,15 @@ async def test_what_was_heard_is_on_disk_before_anything_is_made_of_it(install: 
     assert (len(listener.heard), phone.platform.calls["download"]) == (1, 3)
 
 
-async def test_a_spoken_command_runs_and_is_never_run_again(install: Install, phone: Phone) -> None:
-    """Ingress and trust, steps 4 and 7: words are judged as text, also by the start after a kill."""
+@pytest.mark.parametrize("said", ["/new", " /stop all", "//grant path /"])
+async def test_what_is_spoken_is_never_a_command(install: Install, phone: Phone, said: str) -> None:
+    """A forwarded voice note speaks with the owner's trust, yet the words are somebody else's."""
     async with install.start(phone.agent, phone.channel) as life:
-        await phone.send(life, phone.voice("/new"), id="m1")
-        await life.settled(1)
-        assert len(life.conversations.cleared) == 1
-        await life.database.run(lambda rows: rows.execute("UPDATE inbox SET outcome = NULL"))
-    async with install.start(phone.agent, phone.channel) as life:
+        await phone.send(life, phone.voice(said), id="m1")
         await life.settled(1)
 
         assert life.conversations.cleared == []
-    assert install.outcomes() == {"m1": "handled"}
+    assert phone.reader.texts == [said.lstrip(" /")]
 
 
 async def test_a_stranger_s_files_are_never_fetched(install: Install, phone: Phone) -> None:
