@@ -325,3 +325,4 @@ def _let_a_full_disk_end_the_gateway(patch: Patch) -> None:
             raise RuntimeError("nobody expected this")
 
     patch.setattr(Gateway, "_intake", fragile)
+    patch.setattr(gateway, "_alone", lambda coroutine: coroutine)
