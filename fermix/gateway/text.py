@@ -2,13 +2,16 @@
 
 What must stay true: the sources of all pieces joined are the text; every piece fits the limit in the channel's own
 unit, whatever was added to keep it whole; code blocks, emphasis and code spans that a cut goes through are closed
-before it and opened again behind it; every piece takes at least one character.
+before it and opened again behind it; every piece takes at least one character. All else stands still meanwhile: the
+time grows with the length of a text, whatever it is made of, and nothing looks from each mark over all that follows.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
@@ -17,7 +20,7 @@ Measure = Callable[[str], int]
 LONGEST_OPENING = 40  # what stands behind a fence is not repeated past that
 LEAST_FILL = 1 / 3  # below a third of the room, a lower rung of the ladder reads better than a stub of a message
 
-_OPENING = re.compile(r"^[ \t]*(`{3,}(?=[^`\n]*\n)|~{3,}(?=[^\n]*\n))[^\n]*\n", re.MULTILINE)
+_OPENING = re.compile(r"^[ \t]*(`{3,}+(?=[^`\n]*\n)|~{3,}+(?=[^\n]*\n))[^\n]*\n", re.MULTILINE)
 _FENCE_AHEAD = re.compile(r"[ \t]*(?:```|~~~)")
 _INLINE = re.compile(
     r"(?P<link>\[[^\[\]\n]{0,500}\]\([^()\s]{0,2000}\))"
@@ -27,7 +30,7 @@ _INLINE = re.compile(
 _LADDER = tuple(
     re.compile(rung)
     for rung in (
-        r"\n[ \t]*\n+(?=#{1,6} )",  # before a heading
+        r"\n[ \t]*\n(?=#{1,6} )",  # before a heading
         r"\n[ \t]*\n+",  # between paragraphs
         r"\n",
         r"[.!?…。！？][\"')\]”’]{0,3}\s",  # after a sentence
@@ -37,6 +40,8 @@ _LADDER = tuple(
 _LINES, _WORDS = _LADDER[:3], _LADDER[4:]
 _RULE = re.compile(r" {0,3}(?:-{3,}|\*{3,}|_{3,})[ \t]*")
 _JOINER = "\u200d"
+_TICKS = re.compile(r"`+")
+_FLAGS = re.compile("[\U0001f1e6-\U0001f1ff]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,20 +93,25 @@ class _Span:
 
 
 class _Cutter:
-    """One text with its spans and its limit; `_near` are the spans that the piece at hand can touch."""
+    """One text with its spans and its limit; `_near` are the spans that the piece at hand can touch, `_later` those
+    behind them.
+    """
 
     def __init__(self, text: str, limit: int | None, measure: Measure) -> None:
         self._text = text
         self._limit = limit
         self._measure = measure
         fences = tuple(_fences(text))
-        self._spans = (*fences, *_inlines(text, fences))
-        self._near = self._spans
+        self._later = deque(sorted((*fences, *_inlines(text, fences)), key=lambda span: span.start))
+        self._near: list[_Span] = []
+        self._flags = [run.span() for run in _FLAGS.finditer(text)]
 
     def next(self, start: int) -> tuple[Piece, int]:
-        """Return the piece that begins at `start` and where it ends."""
+        """Return the piece that begins at `start`, behind all earlier ones, and where it ends."""
         room = self._room(start)
-        self._near = tuple(span for span in self._spans if span.start <= room and span.stop >= start)
+        while self._later and self._later[0].start <= room:
+            self._near.append(self._later.popleft())
+        self._near = [span for span in self._near if span.stop >= start]
         if room == len(self._text) and self._fits(whole := self._dressed(start, room)):
             return Piece(whole, self._text[start:]), room
         for end in self._candidates(start, room):
@@ -158,7 +168,13 @@ class _Cutter:
         return bool(inside) and "`" in self._text[end - 1 : end + 1]
 
     def _is_boundary(self, end: int) -> bool:
-        return end == len(self._text) or not _continues(self._text, end)
+        return end == len(self._text) or not (_continues(self._text, end) or self._tears_flag(end))
+
+    def _tears_flag(self, end: int) -> bool:
+        """Tell whether a cut here would tear one of the pairs that flags are, counted from the first of a row."""
+        number = bisect_right(self._flags, (end, 0)) - 1
+        start, stop = self._flags[number] if number >= 0 else (0, 0)
+        return end < stop and (end - start) % 2 == 1
 
     def _dressed(self, start: int, end: int) -> str:
         """Return the text from start to end, with what is open at either side opened and closed."""
@@ -206,14 +222,15 @@ def _inlines(text: str, fences: tuple[_Span, ...]) -> Iterator[_Span]:
     """Find links, code spans and emphasis between the code blocks; only what is closed before the next one counts."""
     for between_start, between_stop in _outside(text, fences):
         open_marks: dict[str, int] = {}
+        ticks = _Ticks(text, between_stop)
         position = between_start
         while (found := _INLINE.search(text, position, between_stop)) is not None:
             position = found.end()
             if found["link"]:
                 yield _Span(found.start(), found.start(), found.start(), found.end())
             elif found["code"]:
-                if (closing := _closing_ticks(text, found, between_stop)) is not None:
-                    position = closing.end()
+                if (closing := ticks.closing(found)) is not None:
+                    position = closing.stop
                     yield _code_span(found, closing)
             elif (mark := found["mark"]) in open_marks:
                 start = open_marks.pop(mark)
@@ -222,18 +239,36 @@ def _inlines(text: str, fences: tuple[_Span, ...]) -> Iterator[_Span]:
                 open_marks[mark] = found.start()
 
 
-def _code_span(opening: re.Match[str], closing: re.Match[str]) -> _Span:
+def _code_span(opening: re.Match[str], closing: range) -> _Span:
     """A code span; one with three ticks is not opened again, since at the start of a line they are a fence."""
     if len(ticks := opening.group()) > 2:
-        return _Span(opening.start(), opening.start(), opening.start(), closing.end())
-    return _Span(opening.start(), opening.end(), closing.start(), closing.end(), ticks, ticks)
+        return _Span(opening.start(), opening.start(), opening.start(), closing.stop)
+    return _Span(opening.start(), opening.end(), closing.start, closing.stop, ticks, ticks)
 
 
-def _closing_ticks(text: str, opening: re.Match[str], stop: int) -> re.Match[str] | None:
-    """Find the run of ticks that closes a code span, in the same paragraph."""
-    paragraph_end = text.find("\n\n", opening.end(), stop)
-    ticks = re.compile(rf"(?<!`){opening.group()}(?!`)")
-    return ticks.search(text, opening.end(), stop if paragraph_end < 0 else paragraph_end)
+class _Ticks:
+    """The runs of ticks of one paragraph at a time, up to `stop`."""
+
+    def __init__(self, text: str, stop: int) -> None:
+        self._text = text
+        self._stop = stop
+        self._paragraph_end = 0
+        self._runs: dict[int, list[int]] = {}  # where those of each length begin
+
+    def closing(self, opening: re.Match[str]) -> range | None:
+        """Find the run of ticks that closes a code span, in the same paragraph."""
+        if opening.end() > self._paragraph_end:
+            self._read_on(opening.end())
+        runs = self._runs.get(length := len(opening.group()), [])
+        number = bisect_left(runs, opening.end())
+        return range(runs[number], runs[number] + length) if number < len(runs) else None
+
+    def _read_on(self, start: int) -> None:
+        end = self._text.find("\n\n", start, self._stop)
+        self._paragraph_end = self._stop if end < 0 else end
+        self._runs = {}
+        for run in _TICKS.finditer(self._text, start, self._paragraph_end):
+            self._runs.setdefault(len(run.group()), []).append(run.start())
 
 
 def _outside(text: str, fences: tuple[_Span, ...]) -> Iterator[tuple[int, int]]:
@@ -261,17 +296,4 @@ def _continues(text: str, end: int) -> bool:
         or (before, after) == ("\r", "\n")
     ):
         return True
-    if "\U0001f3fb" <= after <= "\U0001f3ff":  # skin tones
-        return True
-    return _is_flag_half(after) and _flag_halves_before(text, end) % 2 == 1
-
-
-def _is_flag_half(character: str) -> bool:
-    return "\U0001f1e6" <= character <= "\U0001f1ff"
-
-
-def _flag_halves_before(text: str, end: int) -> int:
-    count = 0
-    while count < end and _is_flag_half(text[end - 1 - count]):
-        count += 1
-    return count
+    return "\U0001f3fb" <= after <= "\U0001f3ff"  # skin tones

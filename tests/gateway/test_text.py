@@ -183,3 +183,25 @@ def test_the_join_of_the_chunks_is_the_input() -> None:
 def test_a_limit_below_one_character_is_an_error() -> None:
     with pytest.raises(ValueError, match="limit of 1"):
         split("\U0001f600", 1, utf16_units)
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("unit", ["\U0001f1e6", "~~", "`a` ", "`\n", "\n", "**a** ", "[a](", "```\n", "e\u0301"])
+def test_a_long_text_of_one_odd_thing_takes_no_longer_than_any_other(unit: str) -> None:
+    """The daemon stands still while a text is cut, and a model that repeats itself can say anything for long."""
+    text = unit * (300_000 // len(unit))
+
+    assert "".join(piece.source for piece in pieces(text, 4_000, len)) == text
+
+
+def test_ever_longer_runs_of_ticks_take_no_longer_than_any_other_text() -> None:
+    text = " a ".join("`" * length for length in range(1, 450))
+
+    assert "".join(piece.source for piece in pieces(text, 4_000, len)) == text
+
+
+def test_emphasis_inside_emphasis_is_opened_again_in_its_order() -> None:
+    first, second = split(f"**bold ~~{'word ' * 20}~~ bold**", 80, len)
+
+    assert (first[:9], first[-4:]) == ("**bold ~~", "~~**")
+    assert (second[:4], second[-9:]) == ("**~~", "~~ bold**")
