@@ -2,7 +2,8 @@
 
 from fermix.gateway.authorize import Access, Authorizer
 from fermix.gateway.channel import Abilities, Channel
-from fermix.gateway.gateway import Gateway, Rooms
+from fermix.gateway.gateway import Gateway
+from fermix.gateway.intake import Rooms
 from fermix.gateway.ledger import Ledger
 
 __all__ = ["Abilities", "Access", "Authorizer", "Channel", "Gateway", "Ledger", "Rooms"]

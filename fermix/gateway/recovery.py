@@ -1,14 +1,15 @@
 """What a start does with each message that an earlier process accepted and did not finish.
 
-`plan` decides by the row alone: a reply that was written down is delivered to its end, a turn that changed nothing
-runs again, all others are excused with one honest sentence and never run later. `Recovered` does what needs no turn.
+Sender and stops are judged first, by the rules of now. `plan` decides by the row alone: a reply that was written down
+is delivered to its end, a turn that changed nothing runs again, all others are excused with one honest sentence and
+never run later. `Recovered` does what needs no turn.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Literal, assert_never
@@ -17,11 +18,13 @@ from fermix.agent.turn import Cancelled, Failed, Turn
 from fermix.errors import ChannelUnavailable
 from fermix.events import MessageSettled
 from fermix.gateway.answer import BROKEN, UNDELIVERED, TurnServices
+from fermix.gateway.authorize import Authorization, Authorizer, Denial, lesser
 from fermix.gateway.channel import Channel
+from fermix.gateway.command import Command, parse, stop_reach, why_refused
 from fermix.gateway.drafts import find_draft
 from fermix.gateway.ledger import UNKNOWN_DRAFT, Outcome, Outgoing, Unfinished
 from fermix.gateway.replies import Replier, past_failing
-from fermix.message import Media, Message
+from fermix.message import ConversationKey, Media, Message
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +46,41 @@ def plan(found: Unfinished, *, command: bool, now: datetime) -> Step:
         return "stop"
     spent = found.effect is not None or found.begun >= MOST_BEGUN or found.media or bool(found.replies)
     return "excuse" if command or spent or now - found.accepted_at > MOST_AGE else "run"
+
+
+def sender_now(found: Unfinished, authorizer: Authorizer) -> Authorization | None:
+    """Judge the sender again: what counts is the lesser of then and now, None when he may no longer write."""
+    verdict = authorizer.resolve(found.message)
+    if isinstance(verdict, Denial):
+        return None
+    return lesser(verdict, Authorization(found.trust, found.commands))
+
+
+def with_stops_obeyed(
+    found: Sequence[Unfinished], authorizer: Authorizer, commands: Sequence[Command]
+) -> list[Unfinished]:
+    """Mark the messages that stand before a `/stop` which was accepted and not run: it holds, also after a crash."""
+    stops = _accepted_stops(found, authorizer, commands)
+
+    def is_before_one(one: Unfinished) -> bool:
+        return one.entry.id < max(stops.get(None, 0), stops.get(one.message.key, 0))
+
+    return [replace(one, stopped=one.stopped or is_before_one(one)) for one in found]
+
+
+def _accepted_stops(
+    found: Sequence[Unfinished], authorizer: Authorizer, commands: Sequence[Command]
+) -> Mapping[ConversationKey | None, int]:
+    """Say up to which message each conversation was stopped, None for every one."""
+    stops: dict[ConversationKey | None, int] = {}
+    for one in found:
+        parsed, sender = parse(one.message.text, commands), sender_now(one, authorizer)
+        if parsed is None or parsed[0].name != "stop" or sender is None:
+            continue
+        reach = stop_reach(parsed[1], sender, one.message)
+        if reach is not None and why_refused(parsed[0], sender, one.message) is None:
+            stops[None if reach == "everything" else one.message.key] = one.entry.id
+    return stops
 
 
 def excuse(found: Unfinished) -> str:

@@ -116,6 +116,6 @@ def test_trust_is_made_in_one_place() -> None:
                 makers[node.func.id].add(path.relative_to(PACKAGE).as_posix())
 
     assert makers == {
-        "Authorization": {"gateway/authorize.py", "gateway/gateway.py"},  # the latter as a row of the ledger holds it
+        "Authorization": {"gateway/authorize.py", "gateway/recovery.py"},  # the latter as a row of the ledger holds it
         "LocalOrigin": {"daemon/answers.py"},
     }

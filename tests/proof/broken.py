@@ -12,7 +12,7 @@ import pytest
 from fermix.agent import approvals
 from fermix.agent.approvals import Approvals, Pending
 from fermix.clock import Clock
-from fermix.gateway import authorize, command, gateway, ledger
+from fermix.gateway import authorize, command, gateway, intake, ledger
 from fermix.gateway.answer import Answer
 from fermix.gateway.authorize import Access, Authorization, Authorizer, Denial
 from fermix.gateway.channel import Channel
@@ -95,10 +95,10 @@ def _trust_what_comes_back_after_a_yes(patch: Patch) -> None:
 
 @breaks(Promise.RIGHTS, "restarts")
 def _remember_an_earlier_right(patch: Patch) -> None:
-    def as_it_was(self: Gateway, found: Unfinished) -> Authorization:
+    def as_it_was(found: Unfinished, authorizer: Authorizer) -> Authorization:
         return Authorization(found.trust, commands=True)
 
-    patch.setattr(Gateway, "_sender_now", as_it_was)
+    patch.setattr(gateway, "sender_now", as_it_was)
 
 
 @breaks(Promise.RIGHTS, "commands")
@@ -110,7 +110,7 @@ def _let_anybody_clear(patch: Patch) -> None:
 @breaks(Promise.RIGHTS, "approvals")
 def _take_a_program_for_a_person(patch: Patch) -> None:
     patch.setattr(command, "is_attended", lambda message: True)
-    patch.setattr(gateway, "is_attended", lambda message: True)
+    patch.setattr(intake, "is_attended", lambda message: True)
 
 
 # What is taken, and in what order it is done.
@@ -128,9 +128,7 @@ def _let_racing_copies_win_together(patch: Patch) -> None:
 
 @breaks(Promise.FRESH, "commands")
 def _run_a_command_again_after_a_restart(patch: Patch) -> None:
-    prepare = Gateway._prepare
     patch.setattr(gateway, "plan", lambda found, *, command, now: plan(found, command=False, now=now))
-    patch.setattr(Gateway, "_prepare", lambda self, accepted, again=None: prepare(self, accepted))
 
 
 @breaks(Promise.KEPT, "restarts")
