@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 
 from fermix.agent.model import valid_text
 from fermix.events import MessageReceived, ServiceState, preview
@@ -79,7 +80,7 @@ class Gateway:
         if message.kind in NO_REQUEST:
             return
         received: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._start(self._intake(message, verdict, channel, received), message)
+        self._start(message, partial(self._intake, message, verdict, channel, received))
         await received  # not the task: an adapter that is cancelled here does not take an accepted message along
 
     async def _intake(
@@ -160,7 +161,7 @@ class Gateway:
         accepted = self._admit(message, sender, found.entry, channel)
         if accepted is not None:
             accepted.slot.promised = True
-            self._start(self._resume(accepted, found, step, channel), message)
+            self._start(message, partial(self._resume, accepted, found, step, channel))
 
     async def _resume(self, accepted: Accepted, found: Unfinished, step: Step, channel: Channel) -> None:
         accepted.slot.expect(self._steps.answer(accepted, accepted.message))
@@ -184,7 +185,7 @@ class Gateway:
             turn = self._steps.turn(accepted, remembered(found))
             accepted.slot.put(Recovered(self._turns, found, step, turn, accepted.replier))
 
-    def _start(self, intake: Coroutine[None, None, None], message: Message) -> None:
+    def _start(self, message: Message, intake: Callable[[], Awaitable[None]]) -> None:
         task = self._group.create_task(_alone(intake), name=f"intake {message.id}")
         self._intakes.add(task)
         task.add_done_callback(self._intakes.discard)
@@ -221,10 +222,10 @@ class Gateway:
             self.lanes.leave_all()
 
 
-async def _alone(intake: Coroutine[None, None, None]) -> None:
+async def _alone(intake: Callable[[], Awaitable[None]]) -> None:
     """Let the way in of one message break by itself; it is unfinished in the ledger and the next start takes it up."""
     try:
-        await intake
+        await intake()
     except Exception:
         log.exception("the way in of a message broke")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from weakref import WeakKeyDictionary
 
 import pytest
@@ -139,7 +140,7 @@ def _acknowledge_before_the_write(patch: Patch) -> None:
             received: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             received.set_result(None)
             if message.kind not in gateway.NO_REQUEST:
-                self._start(self._intake(message, verdict, channel, received), message)
+                self._start(message, partial(self._intake, message, verdict, channel, received))
 
     patch.setattr(Gateway, "ingest", hasty)
 
