@@ -51,8 +51,9 @@ def breaks(promise: Promise, theme: Theme) -> Callable[[Breaking], Breaking]:
 def _let_a_wildcard_mean_everybody(patch: Patch) -> None:
     judge = authorize._judge
 
-    def generous(access: Access, sender: str) -> Authorization | Denial:
-        return judge(replace(access, listed=access.listed | {sender}) if "*" in access.listed else access, sender)
+    def generous(access: Access, message: Message) -> Authorization | Denial:
+        listed = access.listed | ({message.sender.id or ""} if "*" in access.listed else set())
+        return judge(replace(access, listed=listed), message)
 
     patch.setattr(authorize, "_judge", generous)
     patch.setattr(ChannelSpec, "_ids", lambda self, *stated: frozenset(text for text in stated if text))
@@ -324,4 +325,4 @@ def _let_a_full_disk_end_the_gateway(patch: Patch) -> None:
             raise RuntimeError("nobody expected this")
 
     patch.setattr(Gateway, "_intake", fragile)
-    patch.setattr(gateway, "_alone", lambda coroutine: coroutine)
+    patch.setattr(gateway, "_alone", lambda intake: intake())

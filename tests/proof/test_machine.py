@@ -12,9 +12,6 @@ from tests.proof.broken import BROKEN
 from tests.proof.machine import THEMES, Theme, machine
 from tests.proof.model import Broken, Promise
 
-# A daemon may be killed before a task of its has taken its first step.
-pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
-
 EXAMPLES = int(os.environ.get("PROOF_EXAMPLES", "2000"))
 STEPS = 50
 EXAMPLE_S = 2  # for the bound only; one takes about 0.1 s
