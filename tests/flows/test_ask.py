@@ -144,7 +144,8 @@ def test_a_daemon_that_is_killed_in_a_turn_is_told_in_one_sentence(tmp_path: Pat
         _, err = client.communicate(timeout=10)
 
         assert client.returncode == 1
-        assert "the daemon ended before it answered" in err
+        assert "the daemon ended before it answered. Your question is kept" in err
+        assert "do not ask again" in err
         product.start()
         assert product.run("stop").returncode == 0
 

@@ -27,6 +27,11 @@ MAX_ATTACHMENT_BYTES = 20 * 1024 * 1024
 MAX_ATTACHMENTS = 16  # as many descriptors as the daemon takes with one message
 STOP_WAIT_S = 5.0
 TICK_S = 1.0
+_GONE = "the daemon ended before it answered; `fermix start` starts it, then ask again"
+_GONE_TAKEN = (
+    "the daemon ended before it answered. Your question is kept: after `fermix start` the answer comes into this "
+    "conversation, which `fermix` shows; do not ask again"
+)
 
 
 class Unfit(Exception):
@@ -150,9 +155,11 @@ def _converse(
         "cwd": _working_directory(),
         "attachments": [wire for _, wire in attachments],
     }
+    is_taken = False
     try:
         connection.request("events.subscribe", {"sessions": [options.session], "services": True})
         connection.request("message.send", message, descriptors=[descriptor for descriptor, _ in attachments])
+        is_taken = True  # it is on disk: the next daemon answers it, and asked again it would be answered twice
         answer = _follow(connection, printer, Answer(message_id, options.session), options.timeout)
     except KeyboardInterrupt:
         return _interrupted(connection, printer, message_id, options.session)
@@ -162,9 +169,7 @@ def _converse(
             options.session, "timeout", f"no answer within {options.timeout:g} s; the turn was stopped"
         )
     except (DaemonGone, OSError):
-        return printer.failed(
-            options.session, "daemon_gone", "the daemon ended before it answered; start it and ask again"
-        )
+        return printer.failed(options.session, "daemon_gone", _GONE_TAKEN if is_taken else _GONE)
     except LineTooLong as error:
         return printer.failed(options.session, "too_long", f"{error}; save it as a file and ask about its path")
     except RequestFailed as error:
