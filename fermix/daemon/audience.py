@@ -46,10 +46,16 @@ class Audience:
         self._news = news
         self._listeners: list[Listener] = []
         self._texts: dict[str, str] = {}
+        self._queues: dict[str, Params] = {}  # of each session where something runs or waits
 
     def add(self, listener: Listener) -> None:
+        """Take a listener and tell it what runs and waits already, which no later event says."""
+        self._pass_on(self._news.drain())
         if listener not in self._listeners:
             self._listeners.append(listener)
+        for session, queue in self._queues.items():
+            if listener.hears(session):
+                listener.notify("queue.changed", queue, droppable=False)
 
     def remove(self, listener: Listener) -> None:
         if listener in self._listeners:
@@ -74,12 +80,20 @@ class Audience:
         for item in news:
             if (words := self._words(item)) is not None:
                 session, event, params = words
+                if session is not None and event == "queue.changed":
+                    self._remember(session, params)
                 self._tell(session, event, params, droppable=_is_outdated_soon(event, params))
 
     def _tell(self, session: str | None, event: str, params: Mapping[str, object], droppable: bool) -> None:
         for listener in tuple(self._listeners):
             if listener.hears(session):
                 listener.notify(event, params, droppable=droppable)
+
+    def _remember(self, session: str, queue: Params) -> None:
+        if queue["running"] or queue["waiting"]:
+            self._queues[session] = queue
+        else:
+            self._queues.pop(session, None)
 
     def _words(self, item: Recorded) -> tuple[str | None, str, Params] | None:
         match item.event:

@@ -25,6 +25,7 @@ from fermix.events import (
 )
 from fermix.message import ConversationKey
 from fermix.protocol.methods import EVENTS
+from fermix.trust import Trust
 from tests.daemon.house import running, until
 from tests.fakes.clock import START, ManualClock
 
@@ -221,3 +222,26 @@ def test_a_listener_that_leaves_while_it_is_told_disturbs_no_other(audience: Aud
     audience.tell("work", "reply", {})
 
     assert last.names == ["reply"]
+
+
+def test_who_comes_later_is_told_what_runs_and_waits(audience: Audience, events: Events) -> None:
+    """Without it a screen that opens on a running turn, such as one taken up after a crash, looks idle."""
+    first = tell(
+        audience, events, MessageReceived(KEY, "m2", Trust.OPERATOR, "second"), QueueChanged(KEY, "m1", ("m2",))
+    )
+    late, other = Listener(), Listener(sessions={"home"})
+    audience.add(late)
+    audience.add(other)
+
+    queue = {"session": "work", "running": "m1", "waiting": [{"id": "m2", "text": "second"}]}
+    assert late.told == [("queue.changed", queue, False)]
+    assert other.told == []
+    assert first.names.count("queue.changed") == 1
+
+
+def test_who_comes_when_nothing_runs_is_told_nothing(audience: Audience, events: Events) -> None:
+    tell(audience, events, QueueChanged(KEY, "m1", ()), QueueChanged(KEY, None, ()))
+    late = Listener()
+    audience.add(late)
+
+    assert late.told == []

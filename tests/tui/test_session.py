@@ -299,3 +299,15 @@ def test_a_reply_that_comes_again_after_a_restart_is_shown_once() -> None:
         emit(conversation, "reply", message_id="m1", text=f"Hello {key}", model="m", key=key)
 
     assert [block.text for block in conversation.blocks if isinstance(block, ReplyBlock)] == ["Hello k1", "Hello k2"]
+
+
+def test_a_turn_taken_up_after_a_restart_shows_its_question_once():
+    """The daemon tells what runs before it answers with the history, which holds the question already."""
+    conversation = running("count to thirty")
+    conversation.lost()
+    emit(conversation, "queue.changed", running="m1", waiting=[])
+    conversation.load([{"role": "user", "text": "count to thirty"}])
+    say(conversation, "One")
+
+    assert shown(conversation) == [("UserBlock", "count to thirty"), ("ReplyBlock", "One")]
+    assert conversation.running == "m1"
