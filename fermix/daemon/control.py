@@ -33,6 +33,7 @@ from fermix.net import Net
 from fermix.protocol.methods import ChannelRow, Channels, LocalRow, ProviderRow, Reloaded
 from fermix.setup.readiness import HERE, judge
 from fermix.setup.sections import load_config
+from fermix.visible import spelled
 from fermix.workers import Workers
 
 log = logging.getLogger(__name__)
@@ -166,7 +167,7 @@ class Control:
         authorizer = self._parts.authorizer
         denied = authorizer.denied()
         return {
-            "channels": [_channel_row(spec, self._config, authorizer.access(spec.name)) for spec in CHANNELS],
+            "channels": [channel_row(spec, self._config, authorizer.access(spec.name)) for spec in CHANNELS],
             "denied": [
                 {"channel": row.channel, "sender": row.sender, "name": row.name, "at": row.at.isoformat(),
                  "times": row.times}
@@ -181,11 +182,10 @@ class Control:
         return list(self._config.environment)
 
 
-def _channel_row(spec: ChannelSpec, config: Config, access: Access | None) -> ChannelRow:
+def channel_row(spec: ChannelSpec, config: Config, access: Access | None) -> ChannelRow:
+    """Tell of one channel as configured, and of what keeps people out."""
     settings, access = config.section(spec.section, spec.settings), access or Access(local=False)
-    problems = ["this version cannot connect to it yet"] if settings.enabled else []
-    if settings.enabled and access.owner is None and not access.listed:
-        problems.insert(0, "everybody is denied, since neither owner nor list is set")
+    problems = _channel_problems(spec, spec.no_ids(config), access) if settings.enabled else []
     return {
         "channel": spec.name,
         "enabled": settings.enabled,
@@ -193,3 +193,15 @@ def _channel_row(spec: ChannelSpec, config: Config, access: Access | None) -> Ch
         "guests": len(access.listed),
         "problem": "; ".join(problems),
     }
+
+
+def _channel_problems(spec: ChannelSpec, no_ids: Sequence[str], access: Access) -> list[str]:
+    """Say why people are denied on a channel that is on, and that nobody can be heard there yet."""
+    problems: list[str] = []
+    if no_ids:
+        told = ", ".join(f'"{spelled(text)}"' for text in no_ids)
+        verb = "is no id" if len(no_ids) == 1 else "are no ids"
+        problems.append(f'{told} {verb} of this platform (one looks like "{spec.id_example}")')
+    if access.owner is None and not access.listed:
+        problems.append("everybody is denied" + ("" if no_ids else ", since neither owner nor list is set"))
+    return [*problems, "this version cannot connect to it yet"]

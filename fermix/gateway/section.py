@@ -128,6 +128,12 @@ class ChannelSpec:
     def album_quiet_s(self, config: Config) -> float:
         return config.section(self.section, self.settings).album_quiet_s
 
+    def no_ids(self, config: Config) -> list[str]:
+        """Return what stands where an id belongs and is none, so that it lets nobody in."""
+        settings = config.section(self.section, self.settings)
+        texts = {text for text in (settings.owner_user_id, *settings.listed, *settings.command_allowlist) if text}
+        return sorted(text for text in texts if not self.id_form.fullmatch(text))
+
     def _ids(self, *stated: str | None) -> frozenset[str]:
         texts = frozenset(text for text in stated if text)
         ids = frozenset(text for text in texts if self.id_form.fullmatch(text))

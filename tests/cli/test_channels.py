@@ -30,3 +30,4 @@ def test_denied_ids_are_shown_with_every_character_spelled_out() -> None:
 
     assert lines[:2] == ["telegram   on, owner 1, 2 guests", "slack      off"]
     assert lines[3] == 'telegram   66⟨U+001B⟩[2J  3 x, last 2026-11-30T12:00:00+00:00  "Owner⟨U+202E⟩"⟨U+000A⟩"'
+    assert lines[-1] == "then `fermix stop` and `fermix start`: the daemon reads it at start."

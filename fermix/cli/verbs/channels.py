@@ -38,7 +38,8 @@ def main(argv: list[str]) -> int:
 
 def _lines(found: Channels) -> Iterator[str]:
     for row in found["channels"]:
-        state = f"on, owner {row['owner'] or 'not set'}, {row['guests']} guests" if row["enabled"] else "off"
+        guests = f"{row['guests']} guest{'' if row['guests'] == 1 else 's'}"
+        state = f"on, owner {row['owner'] or 'not set'}, {guests}" if row["enabled"] else "off"
         yield f"{row['channel']:10} {state}{'; ' if row['problem'] else ''}{row['problem']}"
     if not found["denied"]:
         yield "\nNobody was denied since the daemon started."
@@ -47,4 +48,5 @@ def _lines(found: Channels) -> Iterator[str]:
     for row in found["denied"]:
         times = f"{row['times']} x, last {row['at']}"
         yield f'{row["channel"]:10} {spelled(row["sender"])}  {times}  "{spelled(row["name"])}"'
-    yield "\nTo let one in, put the id into owner_user_id or the list of the channel in config.toml."
+    yield "\nTo let one in, put the id into owner_user_id or the list of the channel in config.toml,"
+    yield "then `fermix stop` and `fermix start`: the daemon reads it at start."
