@@ -9,8 +9,9 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
+from itertools import takewhile
 from pathlib import Path
-from typing import TypeAlias, TypeGuard, cast
+from typing import TYPE_CHECKING, TypeAlias, TypeGuard, cast
 
 from pydantic import BaseModel, ValidationError
 
@@ -19,6 +20,9 @@ from fermix.config.model import CLOSED, Config
 from fermix.config.secrets import Secret
 from fermix.errors import ConfigError
 from fermix.home import Home
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 Table: TypeAlias = dict[str, object]
 
@@ -197,7 +201,7 @@ class _Reader:
         # raised outside the handler: pydantic's own error could show the value, and the value may be a key
         if first["type"] == "extra_forbidden" and len(first["loc"]) == 1:
             raise self._unknown(name, str(first["loc"][0]), set(model.model_fields))
-        raise self._wrong(".".join([name, *map(str, first["loc"])]), first["msg"].removeprefix("Value error, "))
+        raise self._wrong(".".join([name, *_keys(first["loc"])]), _reason(first))
 
     def _refuse_rest(self, table: Table, name: str) -> None:
         for key in table:
@@ -219,6 +223,20 @@ class _Reader:
             return ConfigError(message, path=environment.SOURCE, key=variable)
         line = _line_of(self._text, key.split("."))
         return ConfigError(message if line is None else f"line {line}: {message}", path=str(self._path), key=key)
+
+
+def _keys(place: Sequence[int | str]) -> list[str]:
+    """The keys down to a list; the number of its entry is no key and stands in no line."""
+    return [str(step) for step in takewhile(lambda step: isinstance(step, str), place)]
+
+
+def _reason(error: ErrorDetails) -> str:
+    """Pydantic's reason in the words of the file: TOML has lists, and a person counts their entries from 1."""
+    reason = error["msg"].removeprefix("Value error, ")
+    if error["type"] == "tuple_type":
+        reason = 'must be a list, like ["…"]'
+    entry = next((step for step in error["loc"] if isinstance(step, int)), None)
+    return reason if entry is None else f"entry {entry + 1}: {reason}"
 
 
 def _prefixes(name: str) -> list[str]:

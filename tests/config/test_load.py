@@ -176,7 +176,7 @@ def test_huge_file_is_refused(home: Home) -> None:
         ("[fermix_core.agent]\nname = '''a\nb'''\n", "fermix_core.agent.name: line 2: must be one line"),
         ("[fermix_core.personalization]\ntimezone = 'Mars/Base'\n", "timezone: line 2: is no time zone"),
         ("[fermix_core.personalization]\ntimezone = '../etc/passwd'\n", "timezone: line 2: is no time zone"),
-        ("[sandbox]\nallowed = [\n'/a',\n3]\n", "sandbox.allowed.1: Input should be a valid string"),
+        ("[sandbox]\nallowed = [\n'/a',\n3]\n", "sandbox.allowed: line 2: entry 2: Input should be a valid string"),
         ("fermix_core.secret_store = 'cloud'\n", "fermix_core.secret_store: line 1: Input should be 'file' or 'k"),
         (
             "[fermix_core.providers.openai]\nbase_url = 'ftp://x'\n",
@@ -302,3 +302,19 @@ def test_failed_load_leaves_the_file_untouched(home: Home) -> None:
     after = home.config.stat()
     assert (before.st_mtime_ns, before.st_ino) == (after.st_mtime_ns, after.st_ino)
     assert [entry.name for entry in home.root.iterdir()] == ["config.toml"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        ('allowed = "one"', '/h/config.toml: sandbox.allowed: line 3: must be a list, like ["…"]'),
+        ('allowed = ["one", 2]', "/h/config.toml: sandbox.allowed: line 3: entry 2: Input should be a valid string"),
+        (
+            'allowed = [\n  "one",\n  2,\n]',
+            "/h/config.toml: sandbox.allowed: line 3: entry 2: Input should be a valid string",
+        ),
+    ],
+)
+def test_a_wrong_list_is_named_in_the_words_of_the_file(lines: str, says: str) -> None:
+    """With its line, and its entries counted from 1: nobody who writes TOML knows of tuples."""
+    assert refusal(f'[sandbox]\nmode = "open"\n{lines}\n') == says
