@@ -59,6 +59,17 @@ def test_engine_of_a_place_is_whole_and_reports_to_nobody(place: str) -> None:
     assert tuple(map(int, wheels["onnxruntime"].split("."))) < (1, 29)
 
 
+def test_readme_tells_how_much_is_fetched() -> None:
+    bundles = load_downloads().bundles
+    engine = (*bundles["voice-engine"], *bundles["voice-engine-linux-x86_64"])
+    model_mb, engine_mb = (
+        round(sum(part.size_bytes for part in parts) / 1e6) for parts in (bundles["voice-model"], engine)
+    )
+
+    readme = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
+    assert f"({model_mb} MB, and {engine_mb} MB where the extra `voice`" in readme
+
+
 def test_extra_has_the_same_bounds() -> None:
     project = (Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8")
     assert re.search(r'^voice = \["faster-whisper>=1\.2\.1,<1\.3", "onnxruntime<1\.29"\]$', project, re.M)
