@@ -18,7 +18,7 @@ from fermix.events import Events
 from fermix.gateway import Abilities, Access, Authorizer, Gateway, Ledger, Rooms
 from fermix.gateway.commands.catalog import COMMANDS
 from fermix.gateway.media import MediaStep
-from fermix.gateway.transcription import Audio, NoBackend
+from fermix.gateway.transcription.transcriber import Audio, NoBackend
 from fermix.home import Home
 from fermix.message import Message, Reply, Sender
 from fermix.setup.sections import SECTIONS

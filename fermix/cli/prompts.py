@@ -12,7 +12,7 @@ from fermix.agent.providers.catalog import LOCAL_ID, ProviderSpec
 from fermix.config.secret_store import StoreKind
 from fermix.config.secrets import Secret
 from fermix.errors import NeedsOperator
-from fermix.gateway.hearing.choice import SERVICES
+from fermix.gateway.transcription.choice import SERVICES
 from fermix.setup.probe import Probe, probe
 from fermix.setup.questions import (
     Field,

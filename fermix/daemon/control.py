@@ -24,10 +24,10 @@ from fermix.daemon.health import HealthBoard
 from fermix.daemon.http import HttpServer
 from fermix.events import Events
 from fermix.gateway import Access, Authorizer, Gateway
-from fermix.gateway.hearing import Hearing, Voice, find_voice
 from fermix.gateway.media import MediaStep
 from fermix.gateway.section import ChannelSpec
-from fermix.gateway.transcription import TranscriptionSettings
+from fermix.gateway.transcription import ChosenTranscriber, Voice, find_voice
+from fermix.gateway.transcription.transcriber import TranscriptionSettings
 from fermix.home import Home
 from fermix.net import Net
 from fermix.protocol.methods import ChannelRow, Channels, LocalRow, ProviderRow, Reloaded
@@ -121,7 +121,7 @@ class Parts:
     policy: Policy
     gateway: Gateway
     media: MediaStep
-    hearing: Hearing
+    transcriber: ChosenTranscriber
 
 
 class Control:
@@ -149,7 +149,7 @@ class Control:
         parts.health.waits_for_restart(restart)
         parts.authorizer.use(access_rules(config))
         parts.gateway.use(streaming=stream_tiers(config), album_quiet_s=album_times(config))
-        parts.hearing.use(voice)
+        parts.transcriber.use(voice)
         parts.media.use(config[TranscriptionSettings].max_file_bytes)
         parts.routes.use(candidates, config.core.local_model)
         parts.agent.reconfigure(registry=parts.registry, router=parts.routes.router, settings=prompt_settings(config))

@@ -42,10 +42,10 @@ from fermix.daemon.unpacked import UnpackedFiles
 from fermix.events import Events
 from fermix.gateway import Authorizer, Gateway, Ledger, Rooms
 from fermix.gateway.commands.catalog import COMMANDS
-from fermix.gateway.hearing import Hearing, LocalListener, Voice, VoiceFiles
-from fermix.gateway.hearing.choice import LISTENS_ITSELF
 from fermix.gateway.media import MediaStep
-from fermix.gateway.transcription import TranscriptionSettings
+from fermix.gateway.transcription import ChosenTranscriber, LocalListener, Voice, VoiceFiles
+from fermix.gateway.transcription.choice import LISTENS_ITSELF
+from fermix.gateway.transcription.transcriber import TranscriptionSettings
 from fermix.home import Home
 from fermix.native.program import FROZEN
 from fermix.net import Net
@@ -108,14 +108,14 @@ async def serve(start: Start) -> None:
             )
         )
         authorizer, ledger = Authorizer(access_rules(config)), Ledger(database, clock)
-        hearing, media = _media(start, net, workers, clock)
+        transcriber, media = _media(start, net, workers, clock)
         rooms = Rooms(agent, authorizer, ledger, conversations, policy, approvals, COMMANDS, events, clock, media)
         gateway = await house.enter_async_context(Gateway.open(rooms))
         gateway.use(streaming=stream_tiers(config), album_quiet_s=album_times(config))
         local, http = LocalChannel(audience), HttpServer(config.web.bind, config.web.port, health)
         await gateway.recover({local.name: local})
         parts = Parts(
-            routes, agent, registry, embedded, http, health, workers, authorizer, policy, gateway, media, hearing
+            routes, agent, registry, embedded, http, health, workers, authorizer, policy, gateway, media, transcriber
         )
         control = Control(home, start.environ, config, parts, stop)
         desk = answers.Rooms(home, clock, gateway, local, conversations, audience, health, routes, workers, control)
@@ -123,7 +123,7 @@ async def serve(start: Start) -> None:
         health.watch_channels(watch)
         await house.enter_async_context(Supervisor([watch, socket, http], OURS, events, clock))
         await house.enter_async_context(
-            Supervisor([embedded, hearing.local, *_unpacked(start, clock)], OUTSIDE, events, clock)
+            Supervisor([embedded, transcriber.local, *_unpacked(start, clock)], OUTSIDE, events, clock)
         )
         log.info("ready: Fermix %s serves %s", __version__, home.root)
         await stop.wait()
@@ -145,11 +145,11 @@ def _embedded(start: Start, events: Events, clock: SystemClock) -> EmbeddedModel
     return EmbeddedModel(settings, files, start.program, start.environ, events, clock)
 
 
-def _media(start: Start, net: Net, workers: Workers, clock: SystemClock) -> tuple[Hearing, MediaStep]:
+def _media(start: Start, net: Net, workers: Workers, clock: SystemClock) -> tuple[ChosenTranscriber, MediaStep]:
     models = start.home.models
     listener = LocalListener(lambda: VoiceFiles.of(models), start.program, start.environ, workers, clock)
-    hearing = Hearing(net, listener, start.voice)
-    return hearing, MediaStep(hearing, start.config[TranscriptionSettings].max_file_bytes)
+    transcriber = ChosenTranscriber(net, listener, start.voice)
+    return transcriber, MediaStep(transcriber, start.config[TranscriptionSettings].max_file_bytes)
 
 
 def _unpacked(start: Start, clock: SystemClock) -> tuple[UnpackedFiles, ...]:

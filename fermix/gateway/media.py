@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from fermix.errors import FermixError, LimitReached
 from fermix.gateway.channel import Channel, Downloads
-from fermix.gateway.transcription import Audio, NoBackend, Transcriber
+from fermix.gateway.transcription.transcriber import Audio, NoBackend, Transcriber
 from fermix.message import Attachment, Media, Message
 
 log = logging.getLogger(__name__)

@@ -11,9 +11,9 @@ from fermix.agent.sandbox.settings import SandboxSettings
 from fermix.channels.catalog import CHANNELS
 from fermix.config.load import load
 from fermix.config.model import Config
-from fermix.gateway.hearing.choice import DEEPGRAM_VARIABLE
-from fermix.gateway.transcription import SECTION as TRANSCRIPTION
-from fermix.gateway.transcription import TranscriptionSettings
+from fermix.gateway.transcription.choice import DEEPGRAM_VARIABLE
+from fermix.gateway.transcription.transcriber import SECTION as TRANSCRIPTION
+from fermix.gateway.transcription.transcriber import TranscriptionSettings
 from fermix.home import Home
 
 SECTIONS: Mapping[str, type[BaseModel]] = {

@@ -13,9 +13,9 @@ from fermix.config.edit import ConfigEditor, Key, Value
 from fermix.config.secret_store import open_store
 from fermix.config.secrets import Secret
 from fermix.errors import NeedsOperator
-from fermix.gateway.hearing import VoiceFiles, find_voice
-from fermix.gateway.hearing.choice import SERVICES, find_service, find_voice_key, stored_as
-from fermix.gateway.transcription import SECTION, BackendName, TranscriptionSettings
+from fermix.gateway.transcription import VoiceFiles, find_voice
+from fermix.gateway.transcription.choice import SERVICES, find_service, find_voice_key, stored_as
+from fermix.gateway.transcription.transcriber import SECTION, BackendName, TranscriptionSettings
 from fermix.home import Home
 from fermix.setup.questions import Option, Question, WrongAnswer
 from fermix.setup.sections import SECTIONS, load_config

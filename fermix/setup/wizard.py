@@ -18,7 +18,7 @@ from fermix.config.edit import ConfigEditor, Key, Value
 from fermix.config.secret_store import ProviderKey, SecretStore, StoreKind, find_key, open_store
 from fermix.config.secrets import Secret
 from fermix.errors import NeedsOperator
-from fermix.gateway.hearing.choice import SERVICES, stored_as
+from fermix.gateway.transcription.choice import SERVICES, stored_as
 from fermix.home import Home
 from fermix.setup.questions import Kept, WrongAnswer, find_spec
 from fermix.setup.readiness import Readiness, check_readiness

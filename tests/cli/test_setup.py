@@ -25,7 +25,7 @@ from fermix.cli.verbs import setup
 from fermix.config.secret_store import FileStore
 from fermix.config.secrets import Secret
 from fermix.errors import NeedsOperator
-from fermix.gateway.hearing import VoiceFiles
+from fermix.gateway.transcription import VoiceFiles
 from fermix.home import Home
 from fermix.protocol.methods import PROTOCOL
 from tests.fakes.model_list import GOOD_KEY, ModelList, model_list

@@ -30,7 +30,7 @@ from fermix.workers import Workers
 from tests.fakes.channel import FakeAgent
 from tests.fakes.clock import ManualClock
 from tests.fakes.policy import policy_in
-from tests.fakes.transcriber import hearing
+from tests.fakes.transcriber import media_step
 
 WAIT_S = 5
 NOBODY = "nobody can answer: run `fermix setup`"
@@ -209,7 +209,9 @@ async def opened(root: Path, *, wrap: Callable[[Answers], Any] | None = None) ->
         policy = stack.enter_context(policy_in(root, clock))
         gateway = await stack.enter_async_context(
             Gateway.open(
-                Rooms(agent, authorizer, ledger, conversations, policy, approvals, COMMANDS, events, clock, hearing())
+                Rooms(
+                    agent, authorizer, ledger, conversations, policy, approvals, COMMANDS, events, clock, media_step()
+                )
             )
         )
         rooms = answers.Rooms(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from fermix.gateway.media import MediaStep
-from fermix.gateway.transcription import Audio
+from fermix.gateway.transcription.transcriber import Audio
 
 MOST_AUDIO_BYTES = 10_000
 
@@ -29,6 +29,6 @@ class FakeTranscriber:
         return audio.data.decode().strip()
 
 
-def hearing(transcriber: FakeTranscriber | None = None) -> MediaStep:
+def media_step(transcriber: FakeTranscriber | None = None) -> MediaStep:
     """Make the media step of a gateway that can listen."""
     return MediaStep(transcriber or FakeTranscriber(), MOST_AUDIO_BYTES)

@@ -15,7 +15,7 @@ from typing import Literal
 
 import pytest
 
-from fermix.gateway.hearing import VoiceFiles
+from fermix.gateway.transcription import VoiceFiles
 
 ROOT = Path(__file__).parents[2]
 SPEECH = "moonshine-voice==0.1.5"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fermix.gateway.hearing.listener import HEADER
+from fermix.gateway.transcription.listener import HEADER
 from tests.fakes.voice import spoken, voice_files
 from tests.frozen.bare import BareMachine
 from tests.frozen.packs import can_mount

@@ -25,7 +25,7 @@ from fermix.workers import Workers
 from tests.fakes.channel import FakeAgent, FakeChannel, completed, message
 from tests.fakes.clock import ManualClock
 from tests.fakes.policy import policy_in
-from tests.fakes.transcriber import hearing
+from tests.fakes.transcriber import media_step
 from tests.gateway.conftest import Conversations
 
 ACCESS = {
@@ -129,7 +129,7 @@ async def scene_in(
                 COMMANDS,
                 events,
                 SystemClock(),
-                hearing(),
+                media_step(),
             )
             with events.subscribe(100_000) as news:
                 async with Gateway.open(rooms) as gateway:

@@ -22,7 +22,7 @@ from tests.fakes.channel import FakeAgent, FakeChannel, message
 from tests.fakes.clock import ManualClock
 from tests.fakes.platform import Platform
 from tests.fakes.policy import policy_in
-from tests.fakes.transcriber import hearing
+from tests.fakes.transcriber import media_step
 
 ALBUM_QUIET_S = 3.0
 ACCESS = {
@@ -110,7 +110,7 @@ class Install:
                     COMMANDS,
                     events,
                     self.clock,
-                    media or hearing(),
+                    media or media_step(),
                 )
                 async with Gateway.open(rooms) as gateway:
                     gateway.use(streaming={}, album_quiet_s={channel.name: ALBUM_QUIET_S})

@@ -24,7 +24,7 @@ from fermix.store import Database
 from tests.fakes.channel import FakeAgent, FakeChannel, completed, message
 from tests.fakes.clock import ManualClock
 from tests.fakes.policy import policy_in
-from tests.fakes.transcriber import hearing
+from tests.fakes.transcriber import media_step
 from tests.requirements import covers
 
 
@@ -88,7 +88,7 @@ async def house(agent: FakeAgent | None = None, clock: Clock | None = None) -> A
             with policy_in(Path(folder), clock) as policy:
                 ledger, approvals = Ledger(database, clock), Approvals(clock)
                 rooms = Rooms(
-                    agent, access, ledger, conversations, policy, approvals, COMMANDS, events, clock, hearing()
+                    agent, access, ledger, conversations, policy, approvals, COMMANDS, events, clock, media_step()
                 )
                 async with Gateway.open(rooms) as gateway:
                     yield House(gateway, FakeChannel(), agent, conversations, news)

@@ -17,12 +17,12 @@ from fermix.gateway import media as media_module
 from fermix.gateway import queue as queue_module
 from fermix.gateway.gateway import EMPTY, FULL
 from fermix.gateway.media import FAILED, PICTURES_AT_ONCE, MediaStep
-from fermix.gateway.transcription import Audio, NoBackend, TranscriptionSettings
+from fermix.gateway.transcription.transcriber import Audio, NoBackend, TranscriptionSettings
 from fermix.message import Attachment, Media, Message, Sender
 from fermix.trust import Trust
 from tests.fakes.channel import PIECE_BYTES, FakeAgent, FakeChannel, completed, message
 from tests.fakes.platform import AWAY, Platform, slow
-from tests.fakes.transcriber import MOST_AUDIO_BYTES, FakeTranscriber, hearing
+from tests.fakes.transcriber import MOST_AUDIO_BYTES, FakeTranscriber, media_step
 from tests.gateway.conftest import Install, Open
 from tests.requirements import covers
 
@@ -93,7 +93,7 @@ async def test_a_voice_note_becomes_text_with_or_without_a_caption(
 ) -> None:
     """VOX-05: both texts are kept, the caption first."""
     listener = FakeTranscriber()
-    async with install.start(phone.agent, phone.channel, hearing(listener)) as life:
+    async with install.start(phone.agent, phone.channel, media_step(listener)) as life:
         await phone.send(life, phone.voice("hello there"), text=caption)
         await life.settled(1)
 
@@ -127,7 +127,7 @@ async def test_where_nothing_can_be_downloaded_files_are_not_read(install: Insta
 @covers("audio.fail.no-backend", "audio.fail.no-turn")
 async def test_without_a_backend_the_sender_is_pointed_at_setup(install: Install, phone: Phone) -> None:
     listener = FakeTranscriber(NoBackend("no speech model is here"))
-    async with install.start(phone.agent, phone.channel, hearing(listener)) as life:
+    async with install.start(phone.agent, phone.channel, media_step(listener)) as life:
         await phone.send(life, phone.voice("hi"), text="a caption is no substitute")
         assert await life.settled(1) == [("m1", "failed")]
 
@@ -171,7 +171,7 @@ def test_the_cap_of_a_recording_is_20_mb_unless_stated() -> None:
 
 
 async def test_a_changed_cap_counts_from_the_next_message_on(install: Install, phone: Phone) -> None:
-    step = hearing()
+    step = media_step()
     async with install.start(phone.agent, phone.channel, step) as life:
         await phone.send(life, phone.voice("hello"), id="m1")
         await life.settled(1)
@@ -191,7 +191,7 @@ async def test_a_changed_cap_counts_from_the_next_message_on(install: Install, p
 async def test_any_other_failure_of_a_transcription_asks_to_try_again(
     install: Install, phone: Phone, problem: Exception
 ) -> None:
-    async with install.start(phone.agent, phone.channel, hearing(FakeTranscriber(problem))) as life:
+    async with install.start(phone.agent, phone.channel, media_step(FakeTranscriber(problem))) as life:
         await phone.send(life, phone.voice("one"), text="caption", id="m1")
         await phone.send(life, phone.voice("two"), id="m2")
         assert await life.settled(2) == [("m1", "failed"), ("m2", "completed")]
@@ -314,7 +314,7 @@ async def test_a_voice_note_is_not_waited_for_without_end(
     if step == "DOWNLOAD_S":
         phone.platform.fail("download", slow(asyncio.Event()))
     listener = FakeTranscriber(gate=asyncio.Event())
-    async with install.start(phone.agent, phone.channel, hearing(listener)) as life:
+    async with install.start(phone.agent, phone.channel, media_step(listener)) as life:
         await phone.send(life, phone.voice("hello"))
         await life.settled(1)
 
@@ -452,7 +452,7 @@ async def test_a_stop_that_comes_before_the_fetching_lets_nothing_be_fetched(ins
 
 async def test_a_stop_while_somebody_listens_ends_that_too(install: Install, phone: Phone) -> None:
     listener = FakeTranscriber(gate=asyncio.Event())
-    async with install.start(phone.agent, phone.channel, hearing(listener)) as life:
+    async with install.start(phone.agent, phone.channel, media_step(listener)) as life:
         await phone.send(life, phone.voice("slow"), id="m1")
         await asyncio.wait_for(listener.entered.wait(), 5)
         assert life.gateway.stop(phone.message().key) == (0, 1)
@@ -470,7 +470,7 @@ async def test_a_shutdown_leaves_unprepared_messages_and_the_next_start_fetches_
     listener = FakeTranscriber(gate=asyncio.Event())
     if not fetched:
         phone.platform.fail("download", slow(asyncio.Event()))
-    async with install.start(phone.agent, phone.channel, hearing(listener)) as life:
+    async with install.start(phone.agent, phone.channel, media_step(listener)) as life:
         await phone.send(life, phone.voice("first"), text="hear", id="m1")
         await phone.send(life, text="second", id="m2")
         await phone.send(life, phone.file(PNG), id="m3")
@@ -631,11 +631,11 @@ async def test_what_was_heard_is_on_disk_before_anything_is_made_of_it(install: 
         held.set()
         return await asyncio.get_running_loop().create_future()
 
-    async with install.start(FakeAgent(hangs), phone.channel, hearing(listener)) as life:
+    async with install.start(FakeAgent(hangs), phone.channel, media_step(listener)) as life:
         await phone.send(life, *files, text="look")
         await asyncio.wait_for(held.wait(), 5)
         life.gateway.lanes.leave_all()
-    async with install.start(phone.agent, phone.channel, hearing(listener)) as life:
+    async with install.start(phone.agent, phone.channel, media_step(listener)) as life:
         await life.settled(1)
 
     assert phone.reader.texts == ["look\n[voice note transcript]\nwhat is this?"]
@@ -657,7 +657,7 @@ async def test_what_is_spoken_is_never_a_command(install: Install, phone: Phone,
 async def test_a_stranger_s_files_are_never_fetched(install: Install, phone: Phone) -> None:
     """R-16: the sender is judged before anything is downloaded or heard."""
     listener = FakeTranscriber()
-    async with install.start(phone.agent, phone.channel, hearing(listener)) as life:
+    async with install.start(phone.agent, phone.channel, media_step(listener)) as life:
         for file in (phone.voice("hi"), phone.file(PNG), phone.file(b"x", "file")):
             stranger = replace(phone.message(file, text="hi"), sender=Sender("66", "Eve"))
             await life.gateway.ingest(stranger, life.channel)

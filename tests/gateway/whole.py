@@ -31,7 +31,7 @@ from tests.fakes.platform import Platform
 from tests.fakes.policy import policy_in
 from tests.fakes.provider import Script, ScriptedProvider
 from tests.fakes.routes import router_to
-from tests.fakes.transcriber import hearing
+from tests.fakes.transcriber import media_step
 from tests.gateway.conftest import ACCESS
 
 
@@ -103,7 +103,7 @@ async def whole_in(
         agent = await stack.enter_async_context(Agent.open(services))
         ledger = Ledger(database, clock)
         rooms = Rooms(
-            agent, Authorizer(ACCESS), ledger, conversations, policy, approvals, COMMANDS, events, clock, hearing()
+            agent, Authorizer(ACCESS), ledger, conversations, policy, approvals, COMMANDS, events, clock, media_step()
         )
         channel = FakeChannel("chat", platform=platform, can=can)
         channel.platform.clock = clock

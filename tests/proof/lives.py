@@ -31,7 +31,7 @@ from fermix.message import Attachment, Message, Reply
 from fermix.trust import PolicyClass
 from tests.fakes.channel import FakeChannel
 from tests.fakes.platform import Platform
-from tests.fakes.transcriber import hearing
+from tests.fakes.transcriber import media_step
 from tests.fakes.turns import make_capability
 from tests.proof.twins import ALBUM_TWINS, TWINS
 
@@ -149,7 +149,7 @@ def live() -> int:
         channel = SlowChannel("cli", platform=platform, can=["downloads", *can])  # type: ignore[list-item]
         composition.LocalChannel = lambda _: channel  # type: ignore[assignment,misc]
         composition.album_times = lambda _: {"cli": ALBUM_QUIET_S}
-        composition.MediaStep = lambda *_: hearing()  # type: ignore[assignment,misc]
+        composition.MediaStep = lambda *_: media_step()  # type: ignore[assignment,misc]
         local.to_message = speak
     if twin := os.environ["PROOF_TWIN"]:
         (TWINS | ALBUM_TWINS)[twin]()

@@ -34,7 +34,7 @@ from fermix.trust import Trust
 from tests.fakes.channel import Ability, FakeChannel, completed
 from tests.fakes.platform import Entry, Platform
 from tests.fakes.still import QUIET_S, StillClock, StillLoop, StillWorkers, StillWriter
-from tests.fakes.transcriber import hearing
+from tests.fakes.transcriber import media_step
 from tests.proof import model
 from tests.proof.model import Key, Seen, key_of
 
@@ -252,7 +252,7 @@ class Life:
         world.policies.append(self.policy)
         self._rooms = Rooms(
             self.agent, self.authorizer, Ledger(self.database, world.clock), Conversations(self.tell), self.policy,
-            approvals, COMMANDS, Events(world.clock), world.clock, hearing(),
+            approvals, COMMANDS, Events(world.clock), world.clock, media_step(),
         )  # fmt: skip
         self.gateway: Gateway | None = None
         self.task = asyncio.get_running_loop().create_task(self._live())

@@ -11,8 +11,8 @@ from fermix.config.load import load
 from fermix.config.secret_store import FileStore
 from fermix.config.secrets import Secret
 from fermix.errors import ConfigError, NeedsOperator
-from fermix.gateway.hearing import Voice, find_voice
-from fermix.gateway.transcription import BackendName
+from fermix.gateway.transcription import Voice, find_voice
+from fermix.gateway.transcription.transcriber import BackendName
 from fermix.home import Home
 from fermix.setup.questions import WrongAnswer, read_answer
 from fermix.setup.sections import SECTIONS

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def main(argv: list[str]) -> int:
-    from fermix.gateway.hearing.listener import ListenerOptions, serve
+    from fermix.gateway.transcription.listener import ListenerOptions, serve
 
     parser = argparse.ArgumentParser(prog="fermix _listen", description="Listen to recordings for the daemon.")
     parser.add_argument("--model", type=Path, required=True)

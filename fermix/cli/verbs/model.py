@@ -143,7 +143,7 @@ def _fetch_for_programs(files: Files, options: argparse.Namespace) -> int:
 
 def _files(home: Home, *, voice: bool) -> Files:
     from fermix.agent.providers.local_files import LocalFiles
-    from fermix.gateway.hearing.files import VoiceFiles
+    from fermix.gateway.transcription.files import VoiceFiles
 
     return VoiceFiles.of(home.models) if voice else LocalFiles.of(home.models)
 

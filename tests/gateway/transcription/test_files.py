@@ -14,7 +14,7 @@ import pytest
 from fermix.errors import NeedsOperator
 from fermix.events import DownloadProgress
 from fermix.fetch import Artifact, load_downloads
-from fermix.gateway.hearing import VoiceFiles, files
+from fermix.gateway.transcription import VoiceFiles, files
 from tests.fakes.file_server import FileServer
 
 NOWHERE = "http://127.0.0.1:1/gone"

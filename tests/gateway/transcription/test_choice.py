@@ -10,8 +10,8 @@ from fermix.config.load import build
 from fermix.config.secret_store import FileStore
 from fermix.config.secrets import Secret
 from fermix.errors import Unavailable
-from fermix.gateway.hearing import Hearing, Voice, find_voice
-from fermix.gateway.transcription import Audio, NoBackend
+from fermix.gateway.transcription import ChosenTranscriber, Voice, find_voice
+from fermix.gateway.transcription.transcriber import Audio, NoBackend
 from fermix.home import Home
 from fermix.net import Net
 from fermix.setup.sections import SECRET_NAMES, SECTIONS
@@ -110,21 +110,21 @@ def test_address_of_the_openai_section_counts_for_listening(store: FileStore) ->
 
 async def test_missing_key_gives_the_setup_reply_and_nothing_stands_in() -> None:
     async with Net.open(loopback_only=True) as net:
-        hearing = Hearing(net, Deaf(), Voice("xai", "xAI", problem="the key is missing"))
+        chosen = ChosenTranscriber(net, Deaf(), Voice("xai", "xAI", problem="the key is missing"))
         with pytest.raises(NoBackend, match="run `fermix setup`"):
-            await hearing.transcribe(Audio(b"OggS", "audio/ogg"))
+            await chosen.transcribe(Audio(b"OggS", "audio/ogg"))
 
 
 async def test_failing_service_is_not_replaced_by_the_local_one() -> None:
     async with speech_services() as services, Net.open(loopback_only=True) as net:
         wrong = Voice("openai", "OpenAI", f"{services.base_url}/openai/v1", "whisper-1", Secret("wrong-key-123"))
-        hearing = Hearing(net, Deaf(), wrong)
+        chosen = ChosenTranscriber(net, Deaf(), wrong)
         with pytest.raises(Unavailable):
-            await hearing.transcribe(Audio(b"OggS", "audio/ogg"))
+            await chosen.transcribe(Audio(b"OggS", "audio/ogg"))
 
 
 async def test_new_choice_counts_from_the_next_recording_on() -> None:
     async with speech_services(says="yes") as services, Net.open(loopback_only=True) as net:
-        hearing = Hearing(net, Deaf(), Voice("xai", "xAI", problem="no key"))
-        hearing.use(Voice("openai", "OpenAI", f"{services.base_url}/openai/v1", "whisper-1", Secret(KEY)))
-        assert await hearing.transcribe(Audio(b"OggS", "audio/ogg")) == "yes"
+        chosen = ChosenTranscriber(net, Deaf(), Voice("xai", "xAI", problem="no key"))
+        chosen.use(Voice("openai", "OpenAI", f"{services.base_url}/openai/v1", "whisper-1", Secret(KEY)))
+        assert await chosen.transcribe(Audio(b"OggS", "audio/ogg")) == "yes"

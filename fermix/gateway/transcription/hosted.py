@@ -1,6 +1,6 @@
 """The three services that listen over HTTP: what each is sent, and where its answer holds the words.
 
-Called by `hearing.py`. One request a recording, never repeated: it costs money, and the sender can say it again. What
+Called by `chosen.py`. One request a recording, never repeated: it costs money, and the sender can say it again. What
 must stay true: a key stands in the header of its own service and nowhere else; what a service says goes to the log,
 short and escaped, and never to the sender; the recording's own name is sent to nobody.
 """
@@ -18,8 +18,8 @@ from urllib.parse import urlencode
 from fermix.agent.model import JsonValue
 from fermix.agent.providers.fields import a_list, an_object, load_json
 from fermix.errors import Unavailable
-from fermix.gateway.hearing.choice import Voice
-from fermix.gateway.transcription import Audio, BackendName
+from fermix.gateway.transcription.choice import Voice
+from fermix.gateway.transcription.transcriber import Audio, BackendName
 from fermix.net import Net, Timeouts
 
 log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from fermix.agent.providers.settings import KeyedSettings
 from fermix.config.model import Config
 from fermix.config.secret_store import ProviderKey, SecretStore, find_key
 from fermix.config.secrets import Secret
-from fermix.gateway.transcription import NOT_YET, BackendName, TranscriptionSettings
+from fermix.gateway.transcription.transcriber import NOT_YET, BackendName, TranscriptionSettings
 
 DEEPGRAM_VARIABLE = "DEEPGRAM_API_KEY"
 

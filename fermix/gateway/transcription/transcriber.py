@@ -1,6 +1,6 @@
 """What the gateway asks of speech to text: sound in, words out, and the section `[fermix_core.transcription]`.
 
-The media step calls a `Transcriber`; `hearing` holds those that exist. A recording goes to the one backend that was
+The media step calls a `Transcriber`; this folder holds those that exist. A recording goes to the one backend that was
 chosen and never to another: a local one does not send it away, and no missing key makes it go somewhere else.
 """
 

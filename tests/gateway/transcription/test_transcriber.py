@@ -8,7 +8,7 @@ import pytest
 
 from fermix.config.load import build
 from fermix.errors import ConfigError
-from fermix.gateway.transcription import SECTION, NoBackend, TranscriptionSettings
+from fermix.gateway.transcription.transcriber import SECTION, NoBackend, TranscriptionSettings
 from fermix.home import Home
 from tests.requirements import covers
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from fermix.gateway.hearing.listener import HEADER
+from fermix.gateway.transcription.listener import HEADER
 
 ROOT = Path(__file__).parents[3]
 ENGINE = ROOT / "tests" / "fakes" / "engine_modules"

@@ -16,10 +16,10 @@ import pytest
 from fermix.clock import Clock
 from fermix.errors import Unavailable, Unusable
 from fermix.events import Events
-from fermix.gateway.hearing import Hearing, LocalListener, VoiceFiles
-from fermix.gateway.hearing import local as local_module
-from fermix.gateway.hearing.choice import LISTENS_ITSELF
-from fermix.gateway.transcription import Audio, NoBackend
+from fermix.gateway.transcription import ChosenTranscriber, LocalListener, VoiceFiles
+from fermix.gateway.transcription import local as local_module
+from fermix.gateway.transcription.choice import LISTENS_ITSELF
+from fermix.gateway.transcription.transcriber import Audio, NoBackend
 from fermix.net import Net
 from fermix.supervisor import OUTSIDE, Supervisor
 from fermix.workers import Workers
@@ -225,7 +225,7 @@ async def test_without_model_or_engine_the_sender_is_told_to_set_up(tmp_path: Pa
 async def test_empty_recording_is_refused_before_any_backend(tmp_path: Path) -> None:
     async with listening(tmp_path) as listener, Net.open(loopback_only=True) as net:
         with pytest.raises(Unusable, match="empty"):
-            await Hearing(net, listener, LISTENS_ITSELF).transcribe(note(b""))
+            await ChosenTranscriber(net, listener, LISTENS_ITSELF).transcribe(note(b""))
         assert children_of(tmp_path) == set()
 
 

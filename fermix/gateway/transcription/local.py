@@ -16,9 +16,9 @@ from fermix.agent.providers.fields import a_text, an_object, load_json
 from fermix.agent.providers.machine import check_memory, default_threads
 from fermix.clock import Clock
 from fermix.errors import NeedsOperator, ServerUnavailable, Unavailable, Unusable
-from fermix.gateway.hearing.files import VoiceFiles
-from fermix.gateway.hearing.listener import HEADER
-from fermix.gateway.transcription import NOT_YET, Audio, NoBackend
+from fermix.gateway.transcription.files import VoiceFiles
+from fermix.gateway.transcription.listener import HEADER
+from fermix.gateway.transcription.transcriber import NOT_YET, Audio, NoBackend
 from fermix.native.child import Child, child_environment
 from fermix.native.program import own_variables
 from fermix.workers import Workers

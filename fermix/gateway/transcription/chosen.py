@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from fermix.errors import Unusable
-from fermix.gateway.hearing.choice import Voice
-from fermix.gateway.hearing.hosted import HostedTranscriber
-from fermix.gateway.hearing.local import LocalListener
-from fermix.gateway.transcription import Audio, NoBackend
+from fermix.gateway.transcription.choice import Voice
+from fermix.gateway.transcription.hosted import HostedTranscriber
+from fermix.gateway.transcription.local import LocalListener
+from fermix.gateway.transcription.transcriber import Audio, NoBackend
 from fermix.net import Net
 
 
-class Hearing:
+class ChosenTranscriber:
     """Made once. `local` is the service that listens here; `use` puts a new choice in place on a reload, and a
     recording on its way keeps the one it began with.
     """

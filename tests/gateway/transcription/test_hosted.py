@@ -10,9 +10,9 @@ from aiohttp import web
 
 from fermix.config.secrets import Secret, redact
 from fermix.errors import Refused, Unavailable
-from fermix.gateway.hearing.choice import Voice, find_service
-from fermix.gateway.hearing.hosted import MAX_ANSWER_BYTES, HostedTranscriber
-from fermix.gateway.transcription import Audio, BackendName
+from fermix.gateway.transcription.choice import Voice, find_service
+from fermix.gateway.transcription.hosted import MAX_ANSWER_BYTES, HostedTranscriber
+from fermix.gateway.transcription.transcriber import Audio, BackendName
 from fermix.net import Net
 from tests.fakes.speech import KEY, SpeechServices, speech_services
 
@@ -109,7 +109,7 @@ async def test_refused_key_is_in_no_log_and_no_error(
 
     assert caught.value.user_text is None
     assert wrong not in str(caught.value)
-    (line,) = [record.getMessage() for record in caplog.records if record.name == "fermix.gateway.hearing.hosted"]
+    (line,) = [record.getMessage() for record in caplog.records if record.name == "fermix.gateway.transcription.hosted"]
     assert "HTTP 401" in line
     assert "Incorrect API key" in line
     assert wrong not in redact(line)

@@ -19,11 +19,11 @@ from fermix.agent.turn import ReplyPort, Turn, TurnOutcome
 from fermix.clock import SystemClock
 from fermix.errors import Unavailable, Unusable
 from fermix.events import Events
-from fermix.gateway.hearing import Hearing, LocalListener, local
-from fermix.gateway.hearing.choice import LISTENS_ITSELF
-from fermix.gateway.hearing.listener import RATE_HZ
 from fermix.gateway.media import MediaStep
-from fermix.gateway.transcription import Audio
+from fermix.gateway.transcription import ChosenTranscriber, LocalListener, local
+from fermix.gateway.transcription.choice import LISTENS_ITSELF
+from fermix.gateway.transcription.listener import RATE_HZ
+from fermix.gateway.transcription.transcriber import Audio
 from fermix.message import Attachment
 from fermix.native.child import Child
 from fermix.net import Net
@@ -93,7 +93,7 @@ async def test_note_reaches_the_agent_as_words_behind_its_caption(install: Insta
         "listen to this", channel="chat", sender="1", attachments=(Attachment("audio", "note", "audio/ogg"),)
     )
     async with listening() as listener:
-        media = MediaStep(Hearing(Net(loopback_only=True), listener, LISTENS_ITSELF), 20 << 20)
+        media = MediaStep(ChosenTranscriber(Net(loopback_only=True), listener, LISTENS_ITSELF), 20 << 20)
         async with install.start(FakeAgent(reader), channel, media) as life:
             await life.gateway.ingest(note, channel)
             await life.settled(1)
