@@ -110,6 +110,26 @@ async def test_the_id_is_for_buttons_and_for_the_owner_elsewhere(
     assert isinstance(taken, Pending) if counts else taken == "elsewhere"
 
 
+@covers("approval.token.origin")
+async def test_from_elsewhere_only_the_id_counts_and_not_the_code() -> None:
+    """Ingress and trust, approvals: a code that was read over a shoulder is of use only where it was given."""
+    desk = Desk()
+    prompt = await desk.ask()
+
+    own_chat = _reply(chat="direct", private=True, thread="root")
+    assert desk.approvals.take(prompt.token, own_chat, local=False) == "elsewhere"
+    assert desk.approvals.take(prompt.token, own_chat, local=True) == "elsewhere"
+    assert isinstance(desk.approvals.take(prompt.id, own_chat, local=False), Pending)
+
+
+async def test_a_late_answer_is_told_that_it_is_late_as_often_as_it_comes() -> None:
+    desk = Desk()
+    prompt = await desk.ask()
+    desk.clock.advance(60)
+
+    assert [desk.approvals.take(prompt.token, _reply(), local=False) for _ in range(2)] == ["late", "late"]
+
+
 async def test_the_same_live_request_is_asked_once() -> None:
     """Reference 3, section 6.2; R-27: asked again only when it is another, elsewhere, or too late."""
     desk = Desk()

@@ -12,6 +12,7 @@ from fermix.protocol.methods import Status
 from tests.fakes.peer import answering, result
 
 CONFLICT = "cannot listen on 127.0.0.1:4030: Address already in use: free the port or set [fermix_web] port"
+SILENT = "no sign of life yet; a message sent there now may not be read"
 
 
 def status(home: Path) -> Status:
@@ -44,17 +45,20 @@ def status(home: Path) -> Status:
         "services": [
             {"service": "database", "state": "up", "reason": ""},
             {"service": "http", "state": "down", "reason": CONFLICT},
+            {"service": "channel telegram", "state": "down", "reason": SILENT},
         ],
+        "channels": [{"channel": "telegram", "state": "degraded", "reason": SILENT}],
         "environment": [],
         "turns_running": 0,
         "turns_waiting": 0,
-        "failures": [f"http: {CONFLICT}"],
+        "failures": [f"http: {CONFLICT}", f"channel telegram: {SILENT}"],
     }
 
 
 def test_a_pipe_gets_plain_lines_whole_and_each_problem_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Issue 3, health of a channel: one that is not read is told with the reason."""
     monkeypatch.setenv("FERMIX_HOME", str(tmp_path))
     with answering(
         tmp_path / "daemon.sock",
@@ -72,6 +76,8 @@ def test_a_pipe_gets_plain_lines_whole_and_each_problem_once(
         "local model: tiny: absent",
         "service: database up",
         "service: http down",
+        "service: channel telegram down",
         "turns: 0 running, 0 waiting",
         f"missing: http: {CONFLICT}",
+        f"missing: channel telegram: {SILENT}",
     ]

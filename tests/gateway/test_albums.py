@@ -14,11 +14,11 @@ from fermix.channels.catalog import album_times
 from fermix.config.model import Config
 from fermix.errors import ConfigError
 from fermix.events import EventQueue, Events, MessageSettled
-from fermix.gateway.albums import MOST_OPEN, MOST_PARTS, Album, Albums, Part
+from fermix.gateway.albums import Album, Albums, Part
 from fermix.gateway.authorize import Authorization
 from fermix.gateway.ledger import Ledger
 from fermix.home import Home
-from fermix.message import Attachment, Message
+from fermix.message import Attachment, Media, Message
 from fermix.setup.sections import load_config
 from fermix.store import Database
 from fermix.trust import Trust
@@ -149,9 +149,9 @@ async def test_everything_else_is_as_in_the_first_part_but_that_it_is_a_part(des
 
 
 async def test_the_tenth_part_ends_the_wait_and_the_next_begins_another_album(desk: Desk) -> None:
-    for number in range(MOST_PARTS + 1):
+    for number in range(11):
         await desk.say(picture(f"m{number}"))
-    assert [len(files) for files in desk.files] == [MOST_PARTS]
+    assert [len(files) for files in desk.files] == [10]
     await desk.pass_time(QUIET_S)
 
     assert desk.files[1:] == [["ref-m10"]]
@@ -215,8 +215,26 @@ async def test_a_new_time_holds_for_the_next_album(desk: Desk) -> None:
     assert desk.files == [["ref-m1", "ref-m2"], ["ref-m3"]]
 
 
+async def test_without_a_time_not_even_parts_that_come_at_once_are_gathered(desk: Desk) -> None:
+    desk.albums.use({"chat": 0.0})
+    for number in range(2):
+        said = picture(f"m{number}")
+        entry = await desk.ledger.accept(said, OWNER.trust)
+        assert entry is not None
+        assert desk.albums.take(Part(said, OWNER, entry)) is None
+
+
+async def test_files_that_came_with_the_parts_stay_in_their_order(desk: Desk) -> None:
+    here = [Media("image", "image/png", bytes([number])) for number in range(2)]
+    for number, file in enumerate(here):
+        await desk.say(replace(picture(f"m{number}"), media=(file,)))
+    await desk.pass_time(QUIET_S)
+
+    assert desk.whole[0].message.media == tuple(here)
+
+
 async def test_too_many_albums_go_part_by_part_with_one_warning(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
-    for number in range(MOST_OPEN):
+    for number in range(200):
         await desk.say(picture(f"m{number}", album=f"al{number}"))
     for number in range(3):
         await desk.say(picture(f"n{number}", album="one too many"))
@@ -226,7 +244,7 @@ async def test_too_many_albums_go_part_by_part_with_one_warning(desk: Desk, capl
     await desk.pass_time(QUIET_S)
     await desk.say(picture("again", album="one too many"))
 
-    assert len(desk.whole) == 3 + MOST_OPEN
+    assert len(desk.whole) == 3 + 200
     assert ["ref-m0", "ref-late"] in desk.files
 
 

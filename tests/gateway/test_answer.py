@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -15,8 +16,8 @@ from fermix.gateway.answer import BROKEN, Answer
 from fermix.gateway.blocks import BlockStream
 from fermix.gateway.delivery import MARK
 from fermix.gateway.drafts import DraftStream
-from fermix.gateway.ledger import Ledger
-from fermix.gateway.replies import past_failing
+from fermix.gateway.ledger import UNKNOWN_DRAFT, Ledger
+from fermix.gateway.replies import Replier, past_failing
 from fermix.message import Message
 from fermix.trust import Trust
 from tests.fakes.channel import Ability, FakeAgent, FakeChannel, completed, message
@@ -280,6 +281,20 @@ async def test_a_recovery_that_breaks_is_answered_with_one_sentence(
     assert install.outcomes() == {"m1": "failed", "m2": "answered"}
 
 
+async def test_after_a_draft_that_nobody_can_remove_the_answer_is_not_shown_in_another_one(install: Install) -> None:
+    channel = FakeChannel("chat", platform=install.platform, can=("drafts",))
+    async with install.ledger() as ledger:
+        entry = await ledger.accept(message("hi", channel="chat", sender="1"), Trust.OPERATOR)
+        assert entry is not None
+        await ledger.drafting(entry, UNKNOWN_DRAFT)
+        await channel.open(message("hi", channel="chat"), "half an ans", "k")
+    async with install.start(FakeAgent(writes), channel) as life:
+        await life.settled(1)
+
+    assert install.platform.calls["open"] == 1
+    assert install.platform.texts() == ["half an ans", f"{MARK}{ANSWER * 3}".strip()]
+
+
 async def test_an_adapter_that_breaks_before_there_is_a_place_costs_one_message(install: Install) -> None:
     """The platform is told "received", since it is: the next start takes the message up."""
 
@@ -299,6 +314,30 @@ async def test_an_adapter_that_breaks_before_there_is_a_place_costs_one_message(
         await goes_on(life)
 
     assert install.outcomes() == {"m1": None, "m2": "answered"}
+
+
+async def test_a_stop_that_comes_while_the_surroundings_open_lets_no_turn_begin(
+    install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """QUE-01: whatever an answer is surrounded with may take its time."""
+    opening, go = asyncio.Event(), asyncio.Event()
+
+    @asynccontextmanager
+    async def slowly(self: Replier) -> AsyncGenerator[None]:
+        opening.set()
+        await go.wait()
+        yield
+
+    monkeypatch.setattr(Replier, "answering", slowly)
+    async with install.start() as life:
+        await life.say("hi", "m1")
+        await asyncio.wait_for(opening.wait(), 5)
+        await life.say("/stop", "m2")
+        await life.settled(1)
+        go.set()
+        assert await life.settled(1) == [("m1", "cancelled")]
+
+    assert life.agent.started == []
 
 
 async def test_a_cancellation_that_leaks_ends_one_turn_and_not_its_lane(

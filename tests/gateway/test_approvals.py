@@ -12,8 +12,8 @@ from fermix.errors import NeedsOperator
 from fermix.gateway import Access, Ledger
 from fermix.gateway.commands.confirm import REJECTED
 from fermix.gateway.ledger import Entry
-from fermix.message import Message
-from tests.fakes.channel import message
+from fermix.message import ApprovalPrompt, Message
+from tests.fakes.channel import FakeChannel, message
 from tests.fakes.platform import Fault
 from tests.gateway.asking import CODE, ID, found, scene_in
 from tests.requirements import covers
@@ -168,6 +168,24 @@ async def test_in_a_shared_chat_the_code_is_withheld_and_three_ways_remain(tmp_p
         assert len(scene.agent.started) == 2
 
 
+@covers("approval.shared.withheld")
+async def test_in_a_shared_chat_not_even_the_adapter_is_given_the_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R-21: what it does not have it cannot put on a button."""
+    tokens: list[str] = []
+
+    async def ask(channel: FakeChannel, message: Message, prompt: ApprovalPrompt) -> str:
+        tokens.append(prompt.token)
+        return prompt.id
+
+    monkeypatch.setattr(FakeChannel, "ask", ask)
+    async with scene_in(tmp_path, buttons=True) as scene:
+        await scene.say("sort my photos", chat="group", private=False)
+
+    assert tokens == [""]
+
+
 async def test_in_a_private_chat_the_buttons_stand_beside_the_code(tmp_path: Path) -> None:
     async with scene_in(tmp_path, buttons=True) as scene:
         asked = await scene.say("sort my photos")
@@ -204,6 +222,7 @@ async def test_guests_and_programs_have_no_way_to_ask(tmp_path: Path) -> None:
 
         assert "cannot be asked in this turn" in guest[0]
         assert "cannot be asked in this turn" in program[-1]
+        assert [turn.seam for turn in scene.turns] == [None, None]
 
 
 async def test_a_program_without_a_person_answers_nothing(tmp_path: Path) -> None:

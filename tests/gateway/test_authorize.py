@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
+from datetime import timedelta
 
 import pytest
 
@@ -53,6 +54,15 @@ def test_a_busy_stranger_pushes_nobody_out_of_another_channel() -> None:
     assert len(rows) == REMEMBERED + 1
     assert ("slack", "quiet") in {(row.channel, row.sender) for row in rows}
     assert max(len(row.sender) for row in rows) <= 100
+
+
+def test_who_was_denied_last_is_shown_first() -> None:
+    authorizer = Authorizer(ACCESS)
+    for hour, channel in enumerate(("slack", "discord", "slack")):
+        wrote = message("hi", channel=channel, sender=f"{hour}")
+        authorizer.resolve(replace(wrote, received_at=wrote.received_at + timedelta(hours=hour)))
+
+    assert [row.sender for row in authorizer.denied()] == ["2", "1", "0"]
 
 
 def test_new_rules_hold_from_the_next_message_on() -> None:

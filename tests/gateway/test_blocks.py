@@ -68,6 +68,31 @@ async def test_one_block_a_tick() -> None:
             assert len(at.posted) == ticks
 
 
+async def test_after_a_block_that_did_not_go_out_no_other_one_does() -> None:
+    """A block may have landed or not: what is left to say comes at the end, and nothing before it."""
+    async with desk() as at:
+        at.fails.append(True)
+        at.show(PARAGRAPH * 3)
+        await at.tick()
+        assert (at.posted, at.fails) == ([], [])
+        at.show(PARAGRAPH)
+        for _ in range(20):
+            at.clock.advance(1)
+            await asyncio.sleep(0)
+
+        assert at.posted == []
+
+
+async def test_an_answer_that_begins_like_words_before_a_tool_call_comes_whole() -> None:
+    async with desk() as at:
+        at.show("I will look.")
+        await at.tick()
+        at.stream.show(ToolCallDelta("look"))
+
+        assert at.posted == ["I will look."]
+        assert await at.stream.finish("I will look. Done.") == ["I will look. Done."]
+
+
 async def test_a_pause_of_a_second_sends_a_shorter_block() -> None:
     async with desk() as at:
         at.show("I will look now.")

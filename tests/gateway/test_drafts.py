@@ -216,6 +216,32 @@ async def test_two_failures_in_a_row_freeze_the_preview() -> None:
         assert at.platform.texts() == [(WORDS * 6).rstrip()]
 
 
+async def test_a_platform_that_only_asks_for_time_does_not_freeze_the_preview() -> None:
+    async with desk(moves_itself=True) as at:
+        at.show(WORDS)
+        await at.called("open", 1)
+        at.platform.fail("edit", rate_limited(2), rate_limited(2), rate_limited(2))
+        at.show(WORDS)
+        await at.called("edit", 4)
+        await at.rest()
+
+        assert at.platform.texts() == [(WORDS * 2).rstrip()]
+
+
+async def test_blanks_before_the_first_word_make_the_answer_no_other_text() -> None:
+    async with desk(100, moves_itself=True) as at:
+        at.show("\n \n")
+        for _ in range(4):
+            at.show(WORDS)
+            await at.rest()
+        opened = at.platform.calls["open"]
+        await at.answer((WORDS * 4).strip())
+
+        assert opened > 1
+        assert at.platform.calls["discard"] == 0
+        assert plain(at.platform.texts()) == plain([WORDS * 4])
+
+
 async def test_a_cooldown_is_kept_and_one_complete_answer_remains() -> None:
     """TGM-23: a 13,000 character answer, 429 with retry_after 34, then 249."""
     text = WORDS * 220
@@ -242,6 +268,22 @@ async def test_a_cooldown_is_kept_and_one_complete_answer_remains() -> None:
 
         assert plain(at.platform.texts()) == plain([text])
         assert at.platform.log("refused") == []
+
+
+async def test_after_an_edit_of_unknown_fate_the_answer_is_written_whatever_was_shown_before() -> None:
+    """DLV-07: the answer is what stood there, and the edit that may have landed made it another text."""
+    async with desk(moves_itself=True) as at:
+        at.show(WORDS)
+        await at.called("open", 1)
+        at.platform.fail("edit", LOST_ANSWER)
+        at.show(WORDS)
+        await at.called("edit", 1)
+        await at.rest()
+        at.stream.stop()  # nothing is written any more until the end
+        at.stream._chat._stopped = False
+        await at.answer(WORDS)
+
+        assert at.platform.texts() == [WORDS.rstrip()]
 
 
 async def test_a_draft_that_cannot_be_sealed_gives_way_to_the_whole_answer() -> None:
@@ -333,7 +375,7 @@ async def test_a_daemon_that_goes_leaves_the_draft_to_the_next_start() -> None:
         at.clock.advance(1)
         at.platform.fail("edit", slow(asyncio.Event()))
         await at.stream.finish(WORDS + "The end.")
-        async with asyncio.TaskGroup() as group:
+        async with asyncio.timeout(5), asyncio.TaskGroup() as group:
             sealing = group.create_task(at.stream.seal())
             await at.called("edit", 1)
             at.stream.leave()

@@ -7,6 +7,7 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Callable
+from datetime import timedelta
 from typing import TypeVar
 
 import pytest
@@ -185,6 +186,15 @@ def test_the_cache_in_front_of_the_table_is_bounded() -> None:
     assert len(seen._seen) == MOST_KEYS
     assert not seen.has(("chat", "99"), START)
     assert seen.has(("chat", "100"), START)
+
+
+def test_the_cache_in_front_of_the_table_ends_with_the_day() -> None:
+    """Ingress and trust, idempotency: 24 hours. The table is not asked about what is known here."""
+    seen = SeenKeys()
+    seen.add(("chat", "1"), START)
+
+    assert seen.has(("chat", "1"), START + timedelta(seconds=DAY_S - 1))
+    assert not seen.has(("chat", "1"), START + timedelta(seconds=DAY_S))
 
 
 async def _entry(ledger: Ledger, id: str) -> Entry:

@@ -5,7 +5,7 @@ import logging
 import random
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -18,7 +18,7 @@ from fermix.events import EventQueue, Events, MessageReceived, MessageSettled
 from fermix.gateway import Access, Authorizer, Gateway, Ledger, Rooms
 from fermix.gateway.commands.catalog import COMMANDS
 from fermix.gateway.commands.stop import USAGE
-from fermix.gateway.gateway import BROKEN, EMPTY, RESTARTING
+from fermix.gateway.gateway import BROKEN
 from fermix.message import ConversationKey, Message
 from fermix.store import Database
 from tests.fakes.channel import FakeAgent, FakeChannel, completed, message
@@ -26,6 +26,8 @@ from tests.fakes.clock import ManualClock
 from tests.fakes.policy import policy_in
 from tests.fakes.transcriber import media_step
 from tests.requirements import covers
+
+FIELDS = ("id", "channel", "chat_id", "reply_target", "thread")
 
 
 @dataclass
@@ -132,12 +134,20 @@ async def test_a_stranger_reaches_nothing(caplog: pytest.LogCaptureFixture) -> N
 
 
 @covers("ingress.required-fields", "ingress.invalid.dropped")
-async def test_a_message_without_a_required_field_is_dropped_with_its_name(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("missing", FIELDS)
+@pytest.mark.parametrize("blank", ["", " \n"])
+async def test_a_message_without_a_required_field_is_dropped_with_its_name(
+    caplog: pytest.LogCaptureFixture, missing: str, blank: str
+) -> None:
+    """Ingress and trust, step 1: an error in the log that names the first field that is missing."""
+    also = dict.fromkeys(FIELDS[FIELDS.index(missing) :], blank)
     async with house() as rooms:
-        await rooms.ingest(message("hi", id=""))
+        await rooms.gateway.ingest(replace(message("hi"), **also), rooms.channel)  # type: ignore[arg-type]
 
-        assert (rooms.channel.sent, rooms.agent.started) == ([], [])
-        assert "field id is missing" in caplog.text
+        assert (rooms.channel.sent, rooms.agent.started, rooms.news.drain()) == ([], [], [])
+    assert [(record.levelname, record.args) for record in caplog.records] == [
+        ("ERROR", (f"field {missing} is missing", blank if "channel" in also else "cli"))
+    ]
 
 
 @covers("empty.reply", "empty.no-turn", "empty.after-authorization")
@@ -145,7 +155,9 @@ async def test_a_blank_message_gets_the_sentence_and_no_turn() -> None:
     async with house() as rooms:
         await rooms.say("  \n ")
 
-        assert await rooms.channel.wait_for(1) == [("m1", EMPTY)]
+        assert await rooms.channel.wait_for(1) == [
+            ("m1", "Your message looks empty — send some text or media I can read.")
+        ]
         assert [event.outcome for event in await rooms.settled(1)] == ["handled"]
         assert rooms.agent.started == []
 
@@ -417,7 +429,8 @@ async def test_closing_lets_running_turns_end_and_refuses_new_messages() -> None
         rooms.gateway._closing = True
         await rooms.say("late", id="m2")
 
-    assert rooms.channel.sent == [("m2", RESTARTING), ("m1", "answer to long")]
+    told = "I'm restarting — please send your message again in a moment."
+    assert rooms.channel.sent == [("m2", told), ("m1", "answer to long")]
 
 
 async def test_many_conversations_with_random_stops_keep_their_order_and_lose_nothing() -> None:

@@ -11,9 +11,10 @@ import pytest
 from fermix.agent.turn import ReplyPort, Turn, TurnOutcome
 from fermix.errors import NeedsOperator
 from fermix.events import ServiceState
+from fermix.gateway import Ledger
 from fermix.gateway.delivery import MARK
 from fermix.gateway.gateway import EMPTY, FULL, RESTARTING
-from fermix.gateway.queue import MOST_WAITING, MOST_WAITING_BYTES
+from fermix.gateway.ledger import Entry
 from fermix.message import Message, Reply, Text
 from fermix.trust import Trust
 from tests.fakes.channel import FakeAgent, FakeChannel, completed, message
@@ -123,14 +124,14 @@ async def test_a_full_lane_tells_the_sender_and_takes_commands(install: Install)
     async with install.start(FakeAgent(gate)) as life:
         await life.say("runs", "first")
         await asyncio.wait_for(gate.entered.wait(), 5)
-        for number in range(MOST_WAITING):
+        for number in range(50):
             await life.say("waits", f"m{number}")
         await life.say("too many", "last")
         await life.say("/whoami", "command")
         await life.say("elsewhere", "other", chat="b")
         assert dict(await life.settled(2)) == {"last": "failed", "command": "handled"}
         gate.go.set()
-        await life.settled(MOST_WAITING + 2)
+        await life.settled(50 + 2)
 
     outcomes = install.outcomes()
     assert (outcomes.pop("last"), outcomes.pop("command")) == ("refused", "handled")
@@ -140,11 +141,11 @@ async def test_a_full_lane_tells_the_sender_and_takes_commands(install: Install)
 
 async def test_a_lane_holds_a_megabyte_and_one_long_message_runs_at_once(install: Install) -> None:
     gate = Gate()
-    long = "x" * (MOST_WAITING_BYTES + 1)
+    long = "x" * 1_000_001
     async with install.start(FakeAgent(gate)) as life:
         await life.say(long, "m1")
         await asyncio.wait_for(gate.entered.wait(), 5)
-        await life.say("é" * (MOST_WAITING_BYTES // 2), "m2")
+        await life.say("é" * 500_000, "m2")
         await life.say("x", "m3")
         assert await life.settled(1) == [("m3", "failed")]
         gate.go.set()
@@ -223,6 +224,35 @@ async def test_a_wait_that_is_too_long_is_not_waited(install: Install) -> None:
     assert install.rows("SELECT state FROM outbox") == [("failed",)]
 
 
+async def test_a_platform_that_stays_away_is_tried_five_times(install: Install) -> None:
+    """Issue 3, ledger: retries are bounded in tries and age, and who watches hears of a delivery that failed."""
+    install.platform.fail("send", *[AWAY] * 6)
+    async with install.start() as life:
+        await life.say("hi")
+        assert await life.settled(1) == [("m1", "failed")]
+
+    assert install.clock.sleeps == [1.0, 2.0, 4.0, 8.0]
+    assert install.outcomes() == {"m1": "answered"}
+    assert install.rows("SELECT state FROM outbox") == [("failed",)]
+
+
+async def test_what_two_tools_say_at_once_comes_one_after_the_other(install: Install) -> None:
+    install.platform.text_limit = len(MARK) + 4
+
+    async def two(turn: Turn, port: ReplyPort) -> TurnOutcome:
+        async with asyncio.TaskGroup() as group:
+            for text in ("aaaa aaaa", "bbbb bbbb"):
+                group.create_task(port.send(Text(text)))
+        return completed("done")
+
+    async with install.start(FakeAgent(two)) as life:
+        await life.say("hi")
+        assert await life.settled(1) == [("m1", "completed")]
+
+    assert len(install.platform.texts()) > 4
+    assert "".join("".join(install.platform.texts()).split()) == "aaaaaaaabbbbbbbbdone"
+
+
 async def test_a_stop_ends_the_wait_for_a_platform_and_begins_no_further_send(install: Install) -> None:
     """QUE-01 in the phase of delivery."""
     install.platform.fail("send", AWAY)
@@ -278,6 +308,42 @@ async def test_an_effect_is_on_disk_before_the_turn_goes_on(install: Install) ->
         await life.settled(1)
 
     assert install.platform.texts() == ["[('shell',)]"]
+
+
+async def test_only_the_first_effect_of_a_turn_waits_for_the_disk(
+    install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue 3, ledger: inbox, outbox and the begin mark of an effect are the only disk waits of a turn."""
+    marked: list[str] = []
+    effect = Ledger.effect
+
+    async def watched(ledger: Ledger, entry: Entry, name: str) -> None:
+        marked.append(name)
+        await effect(ledger, entry, name)
+
+    async def acts(turn: Turn, port: ReplyPort) -> TurnOutcome:
+        await port.effect("shell")
+        await port.effect("write_file")
+        return completed("done")
+
+    monkeypatch.setattr(Ledger, "effect", watched)
+    async with install.start(FakeAgent(acts)) as life:
+        await life.say("hi")
+        await life.settled(1)
+
+    assert marked == ["shell"]
+
+
+async def test_half_a_character_in_an_answer_keeps_it_from_no_row(install: Install) -> None:
+    async def half(turn: Turn, port: ReplyPort) -> TurnOutcome:
+        return completed("a \ud800 b")
+
+    async with install.start(FakeAgent(half)) as life:
+        await life.say("hi")
+        assert await life.settled(1) == [("m1", "completed")]
+
+    assert install.platform.texts() == ["a � b"]
+    assert install.rows("SELECT answer FROM inbox") == [("a � b",)]
 
 
 async def test_the_row_of_a_message_knows_its_trust(install: Install) -> None:

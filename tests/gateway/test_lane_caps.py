@@ -11,7 +11,6 @@ import pytest
 from fermix.agent.turn import ReplyPort, Turn, TurnOutcome
 from fermix.gateway.commands.catalog import COMMANDS
 from fermix.gateway.gateway import FULL
-from fermix.gateway.queue import MOST_WAITING, MOST_WAITING_BYTES
 from fermix.trust import Trust
 from tests.fakes.channel import FakeAgent, completed, message
 from tests.gateway.conftest import Install, Open
@@ -44,8 +43,8 @@ async def full_lane(install: Install, text: str, count: int) -> AsyncGenerator[t
 
 
 FULL_LANES = {
-    "full of messages": ("waits", MOST_WAITING),
-    "full of bytes": ("x" * (MOST_WAITING_BYTES // 4), 4),
+    "full of messages": ("waits", 50),
+    "full of bytes": ("x" * 250_000, 4),
 }
 
 
@@ -95,14 +94,14 @@ async def test_a_stop_empties_a_full_lane_and_the_next_message_runs(install: Ins
 
 
 async def test_each_lane_has_a_cap_of_its_own(install: Install) -> None:
-    async with full_lane(install, "waits", MOST_WAITING) as (life, _):
-        for number in range(MOST_WAITING + 1):
+    async with full_lane(install, "waits", 50) as (life, _):
+        for number in range(51):
             await life.say("x", f"b{number}", chat="b")
 
     assert set(install.outcomes().values()) == {"answered"}
 
 
-@pytest.mark.parametrize(("text", "count"), [("waits", 3 * MOST_WAITING), ("x" * 100_000, 30)])
+@pytest.mark.parametrize(("text", "count"), [("waits", 150), ("x" * 100_000, 30)])
 async def test_what_an_earlier_process_accepted_is_not_refused(install: Install, text: str, count: int) -> None:
     """It was acknowledged, so its sender does not send it again; only what comes now meets the cap."""
     gate = Gate()

@@ -94,6 +94,16 @@ async def test_a_key_is_kept_for_a_day_and_not_longer(disk: Disk) -> None:
         assert await ledger.accept(message("hi"), Trust.OPERATOR) is not None
 
 
+async def test_a_key_is_free_after_its_day_however_many_older_rows_there_are(disk: Disk) -> None:
+    async with disk.open() as ledger:
+        for number in range(100):
+            ledger.settle(await accepted(ledger, message("hi", id=f"old{number}")), "answered")
+    async with disk.open() as ledger:
+        disk.clock.advance(24 * 3600)
+
+        assert await ledger.accept(message("hi", id="old99"), Trust.OPERATOR) is not None
+
+
 async def test_old_rows_go_with_their_replies_and_unfinished_ones_stay(disk: Disk) -> None:
     async with disk.open() as ledger:
         for number in range(30):
@@ -124,6 +134,25 @@ async def test_a_message_that_cannot_be_written_is_welcome_again(disk: Disk, mon
                 await ledger.accept(message("hi"), Trust.OPERATOR)
 
         assert await ledger.accept(message("hi"), Trust.OPERATOR) is not None
+
+
+async def test_what_is_promised_to_survive_a_power_cut_is_synced(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Issue 3, ledger: the accepted message, a reply before it is sent, the mark of a first tool with an effect."""
+    synced: list[bool] = []
+    async with Database.open(disk.path) as database:
+        ledger, run = Ledger(database, disk.clock), database.run
+
+        async def watched(fn: Callable[[Connection], object], *, durable: bool = False) -> object:
+            synced.append(durable)
+            return await run(fn, durable=durable)
+
+        monkeypatch.setattr(database, "run", watched)
+        entry = await accepted(ledger)
+        await ledger.effect(entry, "shell")
+        _, second = await ledger.outgoing(entry, ["one", "two"], settles="answered")
+        await ledger.sending(second)
+
+    assert synced == [True, True, True, True]
 
 
 async def test_a_start_finds_a_message_as_it_came(disk: Disk) -> None:

@@ -15,6 +15,7 @@ from fermix.errors import ChannelUnavailable, Refused, Unavailable, Unusable
 from fermix.events import MessageSettled
 from fermix.gateway import media as media_module
 from fermix.gateway import queue as queue_module
+from fermix.gateway.commands.stop import USAGE
 from fermix.gateway.gateway import EMPTY, FULL
 from fermix.gateway.media import FAILED, PICTURES_AT_ONCE, MediaStep
 from fermix.gateway.transcription.transcriber import Audio, NoBackend, TranscriptionSettings
@@ -294,6 +295,26 @@ async def test_one_picture_that_cannot_be_had_leaves_no_turn_no_reply_and_a_log(
     assert phone.platform.downloaded_bytes <= 90_000 + PIECE_BYTES
 
 
+async def test_pictures_that_are_declared_too_large_together_are_not_fetched(
+    install: Install, phone: Phone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(media_module, "MOST_PICTURES_BYTES", 90_000)
+    async with install.start(phone.agent, phone.channel) as life:
+        await phone.send(life, phone.file(PNG, size=45_000), phone.file(PNG, size=45_001))
+        assert await life.settled(1) == [("m1", "failed")]
+
+    assert phone.platform.calls["download"] == 0
+
+
+async def test_pictures_that_are_here_stay_beside_those_that_are_fetched(install: Install, phone: Phone) -> None:
+    here = Media("image", "image/gif", GIF)
+    async with install.start(phone.agent, phone.channel) as life:
+        await life.gateway.ingest(replace(phone.message(phone.file(PNG)), media=(here,)), life.channel)
+        await life.settled(1)
+
+    assert phone.reader.pictures == [(("image/gif", GIF), ("image/png", PNG))]
+
+
 @pytest.mark.parametrize(("size", "outcome"), [(5_000, "completed"), (5_001, "failed")])
 async def test_a_picture_of_just_the_size_is_taken_and_not_one_byte_more(
     install: Install, phone: Phone, monkeypatch: pytest.MonkeyPatch, size: int, outcome: str
@@ -429,6 +450,29 @@ async def test_one_message_is_stopped_at_once_whatever_its_adapter_does(
     assert [item.event for item in life.news.drain() if isinstance(item.event, MessageSettled)] == []
     assert install.outcomes() == {"m1": "stopped", "m2": "answered"}
     assert (phone.platform.texts(), phone.reader.texts) == (["answer to m2"], ["behind it"])
+
+
+async def test_a_second_stop_drops_nothing_again_while_the_adapter_tidies_up(install: Install, phone: Phone) -> None:
+    """Behind a running turn its place is still there, and its message has had its last word."""
+    channel, key = Stubborn(phone.platform, fails=False), phone.message().key
+    entered, go = asyncio.Event(), asyncio.Event()
+
+    async def runs(turn: Turn, port: ReplyPort) -> TurnOutcome:
+        entered.set()
+        await go.wait()
+        return completed("done")
+
+    async with install.start(FakeAgent(runs), channel) as life:
+        await phone.send(life, text="runs", id="m1")
+        await asyncio.wait_for(entered.wait(), 5)
+        await phone.send(life, phone.voice("slow"), id="m2")
+        await phone.platform.until(lambda: phone.platform.calls["download"] == 1)
+
+        assert [life.gateway.stop(key, "m2") for _ in range(2)] == [(0, 1), (0, 0)]
+        await asyncio.wait_for(channel.tidies.wait(), 5)
+        channel.tidied.set()
+        go.set()
+        assert await life.settled(2) == [("m2", "cancelled"), ("m1", "completed")]
 
 
 async def test_a_stop_that_comes_before_the_fetching_lets_nothing_be_fetched(install: Install, phone: Phone) -> None:
@@ -652,6 +696,36 @@ async def test_what_is_spoken_is_never_a_command(install: Install, phone: Phone,
 
         assert life.conversations.cleared == []
     assert phone.reader.texts == [said.lstrip(" /")]
+
+
+@pytest.mark.parametrize("sender", ["1", "4"], ids=["owner", "commander"])
+async def test_what_comes_behind_a_stop_that_takes_its_time_is_not_stopped(
+    install: Install, phone: Phone, sender: str
+) -> None:
+    """The command's place in its lane is the border, whenever it is carried out."""
+    come = asyncio.Event()
+    phone.platform.fail("download", slow(come))
+    stop = replace(phone.message(phone.file(PNG), text="/stop", id="m1"), sender=Sender(sender, "Jo"))
+    async with install.start(phone.agent, phone.channel) as life:
+        await life.gateway.ingest(stop, life.channel)
+        await phone.platform.until(lambda: phone.platform.calls["download"] == 1)
+        await phone.send(life, text="later", id="m2")
+        await life.database.run(lambda _: None)
+        await asyncio.sleep(0)
+        come.set()
+        assert await life.settled(2) == [("m1", "handled"), ("m2", "completed")]
+
+    assert phone.reader.texts == ["later"]
+
+
+async def test_what_is_said_with_a_typed_command_is_part_of_it(install: Install, phone: Phone) -> None:
+    """Steps 4 and 7 in their order: a command is read when the whole message is there, the transcript included."""
+    async with install.start(phone.agent, phone.channel) as life:
+        await phone.send(life, phone.voice("the other one"), text="/stop", id="m1")
+        assert await life.settled(1) == [("m1", "handled")]
+
+    assert phone.platform.texts() == [USAGE]
+    assert phone.reader.texts == []
 
 
 async def test_a_stranger_s_files_are_never_fetched(install: Install, phone: Phone) -> None:

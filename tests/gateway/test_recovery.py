@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 
 from fermix.agent.turn import ReplyPort, Turn, TurnOutcome
+from fermix.gateway import Gateway, delivery
 from fermix.gateway.delivery import MARK
 from fermix.gateway.ledger import UNKNOWN_DRAFT, Entry, Ledger, Outgoing
 from fermix.gateway.recovery import MOST_AGE
 from fermix.message import LocalOrigin, Media, Message, Text
 from fermix.trust import Trust
 from tests.fakes.channel import FakeAgent, FakeChannel, message
-from tests.fakes.platform import AWAY, LOST_ANSWER, slow
+from tests.fakes.platform import AWAY, LOST_ANSWER, rate_limited, slow
 from tests.gateway.conftest import Install
 from tests.requirements import covers
 
@@ -325,6 +326,200 @@ async def test_a_draft_left_in_the_chat_is_removed_before_the_answer_comes(insta
     assert install.platform.texts() == ["HI"]
 
 
+async def test_a_draft_that_is_found_again_says_nothing_of_an_answer_that_was_on_its_way(install: Install) -> None:
+    """DLV-07: where the opening of a draft got no answer, the answer was no edit of it and may have landed itself."""
+    channel = FakeChannel("chat", platform=install.platform, can=("drafts", "lookup"))
+    async with install.ledger() as ledger:
+        entry = await left(ledger)
+        await ledger.drafting(entry, f"{UNKNOWN_DRAFT}k")
+        await channel.open(chat("hi"), "half an ans", "k")
+        (row,) = await replied(ledger, entry, "answer")
+        await channel.send(chat("hi"), _text(row), row.key)
+    async with install.start(channel=channel) as life:
+        await life.settled(1)
+
+    assert install.platform.texts() == ["answer"]
+    assert install.platform.calls["send"] == 1
+
+
+async def test_a_send_that_did_not_land_is_repeated_without_a_mark_where_its_key_is_honoured(install: Install) -> None:
+    install.platform.idempotent = True
+    async with install.ledger() as ledger:
+        await replied(ledger, await left(ledger), "answer")
+    async with install.start() as life:
+        await life.settled(1)
+
+    assert install.platform.texts() == ["answer"]
+
+
+async def test_a_send_that_surely_failed_is_no_possible_duplicate_after_a_restart(
+    install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fermix.gateway.gateway.DRAIN_S", 0.01)
+    install.clock._moves_itself = False
+    install.platform.fail("send", rate_limited(60))
+    async with install.start() as life:
+        await life.say("hi")
+        await install.clock.until_asleep()
+    install.clock._moves_itself = True
+    async with install.start() as life:
+        await life.settled(1)
+
+    assert install.platform.texts() == ["HI"]
+    assert install.rows("SELECT platform_id FROM outbox") == [("p1",)]
+
+
+async def test_a_second_copy_is_noted_as_such_before_it_leaves(
+    install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed during that, no start sends a third one."""
+    monkeypatch.setattr("fermix.gateway.gateway.DRAIN_S", 0.01)
+    async with install.ledger() as ledger:
+        await replied(ledger, await left(ledger), "answer")
+    install.platform.fail("send", slow(asyncio.Event()))
+    async with install.start():
+        await install.platform.until(lambda: install.platform.calls["send"] == 1)
+    assert install.rows("SELECT state, marked FROM outbox") == [("in_flight", 1)]
+    async with install.start() as life:
+        await life.settled(1)
+
+    assert install.platform.calls["send"] == 1
+
+
+async def test_no_text_is_marked_twice(install: Install) -> None:
+    """An answer in doubt for the draft that may stand beside it, whose own send is in doubt then."""
+    channel = FakeChannel("chat", platform=install.platform, can=("drafts",))
+    async with install.ledger() as ledger:
+        await ledger.drafting(await left(ledger), UNKNOWN_DRAFT)
+    install.platform.fail("send", LOST_ANSWER)
+    async with install.start(channel=channel) as life:
+        await life.settled(1)
+
+    assert install.platform.texts() == [f"{MARK}HI"] * 2
+
+
+async def test_after_a_part_that_was_given_up_no_other_one_is_sent(install: Install) -> None:
+    async with install.ledger() as ledger:
+        first, _ = await replied(ledger, await left(ledger), "one", "two")
+        ledger.failed(first, "away")
+    async with install.start() as life:
+        assert await life.settled(1) == [("m1", "failed")]
+
+    assert install.platform.texts() == []
+
+
+async def test_a_stop_while_an_earlier_answer_is_sent_is_noted_at_once(install: Install) -> None:
+    """QUE-01: killed before that send ends, the next start does not go on with it."""
+    go = asyncio.Event()
+    async with install.ledger() as ledger:
+        first, _ = await replied(ledger, await left(ledger), "one", "two")
+        ledger.unsent(first, "away")
+    install.platform.fail("send", slow(go))
+    async with install.start() as life:
+        await install.platform.until(lambda: install.platform.calls["send"] == 1)
+        await life.say("/stop", "m2")
+        await life.settled(1)
+        await life.database.run(lambda _: None)
+        assert install.rows("SELECT stopped FROM inbox WHERE id = 1") == [(1,)]
+        go.set()
+        assert await life.settled(1) == [("m1", "cancelled")]
+
+    assert "two" not in install.platform.texts()
+
+
+async def test_a_stop_is_noted_while_its_turn_still_ends(install: Install) -> None:
+    """QUE-01: killed before that, the next start does not run it again."""
+    entered, go = asyncio.Event(), asyncio.Event()
+
+    async def tidies(turn: Turn, port: ReplyPort) -> TurnOutcome:
+        entered.set()
+        try:
+            return await asyncio.get_running_loop().create_future()
+        finally:
+            await go.wait()
+
+    async with install.start(FakeAgent(tidies)) as life:
+        await life.say("hi", "m1")
+        await asyncio.wait_for(entered.wait(), 5)
+        await life.say("/stop", "m2")
+        await life.settled(1)
+        await life.database.run(lambda _: None)
+        assert install.rows("SELECT stopped FROM inbox WHERE id = 1") == [(1,)]
+        go.set()
+        await life.settled(1)
+
+
+async def test_a_shutdown_leaves_an_earlier_answer_to_the_start_after_the_next(
+    install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fermix.gateway.gateway.DRAIN_S", 0.01)
+    async with install.ledger() as ledger:
+        (row,) = await replied(ledger, await left(ledger), "answer")
+        ledger.unsent(row, "away")
+    install.clock._moves_itself = False
+    install.platform.fail("send", rate_limited(60))
+    async with install.start():
+        await install.clock.until_asleep()
+    assert install.outcomes() == {"m1": None}
+    install.clock._moves_itself = True
+    async with install.start() as life:
+        await life.settled(1)
+
+    assert install.platform.texts() == ["answer"]
+
+
+async def test_an_answer_that_is_being_written_down_while_the_daemon_goes_is_sent_by_the_next_one(
+    install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fermix.gateway.gateway.DRAIN_S", 0.01)
+    written, go, outgoing = asyncio.Event(), asyncio.Event(), Ledger.outgoing
+
+    async def slowly(*args: object, **named: object) -> tuple[Outgoing, ...]:
+        rows = await outgoing(*args, **named)  # type: ignore[arg-type]
+        written.set()
+        await go.wait()
+        return rows
+
+    async with asyncio.TaskGroup() as group, install.start() as life:
+        with monkeypatch.context() as slow_disk:
+            slow_disk.setattr(Ledger, "outgoing", slowly)
+            await life.say("hi")
+            await asyncio.wait_for(written.wait(), 5)
+        group.create_task(_after_leaving(life.gateway, go))
+    assert (install.platform.texts(), install.outcomes()) == ([], {"m1": None})
+    async with install.start() as life:
+        await life.settled(1)
+
+    assert install.platform.texts() == [f"{MARK}HI"]
+
+
+async def test_replies_that_are_dropped_behind_a_running_turn_are_noted_as_given_up(install: Install) -> None:
+    go = asyncio.Event()
+    async with install.ledger() as ledger:
+        await replied(ledger, await left(ledger, id="m1"), "first")
+        await replied(ledger, await left(ledger, id="m2"), "second")
+    install.platform.fail("send", slow(go))
+    async with install.start() as life:
+        await install.platform.until(lambda: install.platform.calls["send"] == 1)
+        await life.say("/stop", "m3")
+        go.set()
+        assert ("m2", "cancelled") in await life.settled(3)
+
+    assert install.rows("SELECT state FROM outbox WHERE text = 'second'") == [("failed",)]
+
+
+async def test_a_send_that_gets_no_answer_in_time_may_have_landed(
+    install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivery, "SEND_S", 0.05)
+    install.platform.fail("send", slow(asyncio.Event()))
+    async with install.start() as life:
+        await life.say("hi")
+        await life.settled(1)
+
+    assert install.platform.texts() == [f"{MARK}HI"]
+
+
 async def test_a_draft_that_nobody_can_remove_makes_the_answer_say_so(install: Install) -> None:
     """Killed between the opening of a draft and the note of its id: part of the answer may stand in the chat."""
     channel = FakeChannel("chat", platform=install.platform, can=("drafts",))
@@ -461,6 +656,20 @@ async def test_a_shutdown_waits_for_no_answer_of_a_command_and_loses_none(
 
     assert [text[: len(MARK)] for text in install.platform.texts()] == [MARK]
     assert install.outcomes() == {"m1": "handled"}
+
+
+async def _after_leaving(gateway: Gateway, go: asyncio.Event) -> None:
+    """Let the turn go on once every lane was left."""
+    left_all = asyncio.Event()
+    leave_all = gateway.lanes.leave_all
+
+    def leaving() -> None:
+        leave_all()
+        left_all.set()
+
+    gateway.lanes.leave_all = leaving  # type: ignore[method-assign]
+    await left_all.wait()
+    go.set()
 
 
 def _text(row: Outgoing) -> Text:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fermix.native.peer import Peer, is_attended, is_descendant, peer_of
+from fermix.native.peer import SO_PEERPIDFD, Peer, is_attended, is_descendant, peer_of
 
 CONNECT = """
 import ctypes, socket, sys
@@ -47,6 +47,19 @@ def test_the_peer_is_the_process_that_connected(tmp_path: Path) -> None:
         assert is_descendant(peer.pid, os.getpid())
 
 
+def test_the_peer_is_held_by_what_the_socket_knows_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Issue 3, approvals: by SO_PEERPIDFD, so that a number that was given again meanwhile holds nobody else."""
+    one, other = socket.socketpair()
+    with one, other:
+        try:
+            os.close(one.getsockopt(socket.SOL_SOCKET, SO_PEERPIDFD))
+        except OSError:
+            pytest.skip("this kernel does not tell the process behind a socket")
+    monkeypatch.setattr(os, "pidfd_open", lambda pid: pytest.fail("looked up by its number"))
+    with connected(tmp_path) as (peer, _, _):
+        assert peer.held is not None
+
+
 @pytest.mark.parametrize(
     ("how", "daemon", "attended"),
     [("free", UNRELATED, True), ("free", os.getpid(), False), ("confined", UNRELATED, False)],
@@ -66,6 +79,7 @@ def test_a_program_that_is_gone_is_not_attended(tmp_path: Path) -> None:
 
         assert not is_attended(peer, UNRELATED)
         assert not is_attended(Peer(peer.uid, os.getpid()), UNRELATED)
+        assert not is_attended(Peer(peer.uid, os.getpid(), peer.held), UNRELATED)
 
 
 def test_only_a_connected_unix_socket_has_a_peer() -> None:

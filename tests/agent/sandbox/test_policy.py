@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fermix.agent.sandbox import Change, GrantPath, Policy, RevokePath, SandboxSettings, SetMode
+from fermix.config.edit import ConfigEditor
 from fermix.errors import ConfigError, NeedsOperator, OutsideSandbox, Refused
 from fermix.home import Home
 from tests.fakes.clock import ManualClock
@@ -41,6 +43,18 @@ class Scene:
     @property
     def config(self) -> str:
         return self.home.config.read_text(encoding="utf-8")
+
+
+FOREIGN = SandboxSettings(allowed_roots=("/elsewhere",))
+OTHERS: dict[str, dict[str, object]] = {
+    "the kind of change": {"change": SetMode("open")},
+    "the folder": {"folder": "/elsewhere"},
+    "what stands at its path": {"identity": (1, 1)},
+    "the policy in use": {"before": FOREIGN},
+    "what it becomes": {"after": FOREIGN},
+    "what is opened": {"opened": ("/elsewhere",)},
+    "what is closed": {"closed": ("/elsewhere",)},
+}
 
 
 @pytest.fixture
@@ -240,3 +254,23 @@ async def test_a_link_or_another_spelling_is_no_way_into_what_is_protected(scene
     for name in ("innocent", "chain", "chain/.", "home", "home/.ssh", "home/.fermix", "home/.fermix/grants/.."):
         with pytest.raises(Refused, match="cannot be granted"):
             await scene.policy.propose(GrantPath(f"{scene.root}/{name}"))
+
+
+@pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)
+async def test_a_seal_stands_for_everything_that_would_be_done(scene: Scene, other: dict[str, object]) -> None:
+    """R-25: whatever differs makes it another question."""
+    proposal = await scene.policy.propose(GrantPath(str(scene.shut)))
+
+    assert replace(proposal, **other).seal != proposal.seal  # type: ignore[arg-type]
+
+
+async def test_a_change_that_cannot_be_written_leaves_no_record(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise NeedsOperator("the disk is full", advice="free some space")
+
+    monkeypatch.setattr(ConfigEditor, "apply", full)
+    with pytest.raises(NeedsOperator):
+        await scene.do(GrantPath(str(scene.shut)))
+
+    assert list(scene.home.grants.glob("*")) == []
+    assert not scene.is_open(scene.shut)
