@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -142,12 +143,12 @@ class Gateway:
         """
         found = await self._rooms.ledger.unfinished()
         self._rooms.conversations.expect(one.entry.id for one in found)
+        waiting = Counter(one.message.channel for one in found if one.message.channel not in channels)
+        for name, count in waiting.items():
+            log.warning("messages of an earlier start that wait for channel %r: %d", name, count)
         for one in with_stops_obeyed(found, self._rooms.authorizer, self._rooms.commands):
-            channel = channels.get(one.message.channel)
-            if channel is None:
-                log.warning("a message of an earlier start waits for channel %r", one.message.channel)
-            else:
-                self._take_up(one, channel)
+            if one.message.channel in channels:
+                self._take_up(one, channels[one.message.channel])
 
     def _take_up(self, found: Unfinished, channel: Channel) -> None:
         message = found.message if found.untouched else replace(found.message, album=None)

@@ -254,7 +254,7 @@ class Ledger:
         for row, replies in await self._database.run(look):
             try:
                 found.append(_unfinished(row, replies))
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 log.error("ledger row %s cannot be read and is given up: %s", row[0], error)  # noqa: TRY400 - no bug of ours
                 self._post("UPDATE inbox SET outcome = 'failed' WHERE id = ?", row[0])
         return tuple(found)
@@ -289,9 +289,9 @@ def _unfinished_row() -> TypeAdapter[Unfinished]:
 
 
 def _unfinished(row: Row, replies: Sequence[Row]) -> Unfinished:
-    """Read a row back. Raises: ValueError when somebody else wrote it."""
+    """Read a row back. Raises: ValueError or RecursionError when somebody else wrote it."""
     number, *values = row
-    return _unfinished_row().validate_python(
+    found = _unfinished_row().validate_python(
         {
             "entry": {"id": number},
             "message": json.loads(str(values[1])),
@@ -299,3 +299,6 @@ def _unfinished(row: Row, replies: Sequence[Row]) -> Unfinished:
             **dict(zip(_ROW_FIELDS, (values[0], *values[2:]), strict=True)),
         }
     )
+    if found.accepted_at.tzinfo is None:
+        raise ValueError("accepted_at names no time zone")
+    return found

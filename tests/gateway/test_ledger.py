@@ -225,14 +225,26 @@ async def test_an_album_becomes_one_row(disk: Disk) -> None:
     assert (found.entry, found.message, found.trust) == (first, merged, Trust.GUEST)
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "message_json = '{}'",
+        "message_json = 'no JSON'",
+        f"message_json = '{'[' * 100_000}'",  # deeper than anything that reads it goes
+        "accepted_at = 'yesterday'",
+        "accepted_at = '2026-11-30T10:00:00'",  # without a zone its age cannot be told
+        "answer = x'ff'",
+    ],
+    ids=lambda damage: damage[:30],
+)
 async def test_a_row_that_cannot_be_read_is_given_up_and_keeps_no_other_from_its_turn(
-    disk: Disk, caplog: pytest.LogCaptureFixture
+    disk: Disk, caplog: pytest.LogCaptureFixture, damage: str
 ) -> None:
     async with disk.open() as ledger:
         await accepted(ledger)
         second = await accepted(ledger, message("hi", id="m2"))
     with closing(sqlite3.connect(disk.path)) as connection, connection:
-        connection.execute("UPDATE inbox SET message_json = '{}' WHERE message_id = 'm1'")
+        connection.execute(f"UPDATE inbox SET {damage} WHERE message_id = 'm1'")
     async with disk.open() as ledger:
         assert [found.entry for found in await ledger.unfinished()] == [second]
 
