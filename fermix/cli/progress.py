@@ -36,7 +36,8 @@ class _PlainLines:
         if progress.state == "running" and percent < self._next_percent:
             return
         self._next_percent = 0 if progress.state == "done" else percent - percent % 10 + PLAIN_STEP_PERCENT
-        note = f"{percent} % of {progress.total_bytes / 1e6:.0f} MB" if progress.state == "running" else progress.state
+        whole_mb = max(progress.total_bytes / 1e6, 0.1)  # as `fermix model status` tells it
+        note = f"{percent} % of {whole_mb:.3g} MB" if progress.state == "running" else progress.state
         print(f"{progress.name}: {note}", flush=True)
 
 

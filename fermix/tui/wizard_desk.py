@@ -77,8 +77,9 @@ def _check_address(address: str) -> None:
 def _save_local(wizard: Wizard, answers: Answers) -> str:
     """Raises: as the wizard."""
     saved = wizard.save(answers)
-    notes = saved.notes[:-1] if wizard.files.missing() else saved.notes  # the last: how to fetch, which happens now
-    return _sentences("The local model answers", *notes)
+    if wizard.files.missing():  # the last note tells how to fetch it, which happens now
+        return _sentences("The local model answers as soon as it is fetched", *saved.notes[:-1])
+    return _sentences("The local model answers", *saved.notes)
 
 
 def _try_and_save(wizard: Wizard, answers: Answers) -> str:

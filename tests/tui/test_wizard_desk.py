@@ -77,7 +77,9 @@ async def test_local_model_takes_the_place_of_a_provider(desk: WizardDesk, home:
 
     said = await desk.save("local", key="", base_url="")
 
-    assert said.startswith("The local model answers. OpenAI-compatible server stays configured and stands in")
+    assert said.startswith(
+        "The local model answers as soon as it is fetched. OpenAI-compatible server stays configured and stands in"
+    )
     assert "[fermix_core.local_model]\nprimary = true" in home.config.read_text(encoding="utf-8")
 
 
@@ -107,4 +109,4 @@ async def test_address_that_is_none_is_named(desk: WizardDesk):
 
 async def test_local_model_can_be_chosen_here_too(desk: WizardDesk):
     """The screen fetches it at once, so it does not tell how to."""
-    assert await desk.save("local", key="", base_url="") == "The local model answers."
+    assert await desk.save("local", key="", base_url="") == "The local model answers as soon as it is fetched."
