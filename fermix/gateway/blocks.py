@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from itertools import islice
 
 from fermix.agent.model import Delta
 from fermix.clock import Clock
+from fermix.gateway.background import background
 from fermix.gateway.stream import Items, Post, Room
 from fermix.gateway.text import pieces
 
@@ -38,14 +39,8 @@ class BlockStream:
         self._news = asyncio.Event()
         self._writing = asyncio.Lock()
 
-    @asynccontextmanager
-    async def running(self) -> AsyncGenerator[None]:
-        async with asyncio.TaskGroup() as group:
-            pump = group.create_task(self._pump(), name="blocks")
-            try:
-                yield
-            finally:
-                pump.cancel()
+    def running(self) -> AbstractAsyncContextManager[None]:
+        return background(self._pump(), "blocks")
 
     def show(self, delta: Delta) -> None:
         if self._items.add(delta):

@@ -11,13 +11,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import TypeVar
 
 from fermix.agent.model import Delta
 from fermix.clock import Clock
 from fermix.errors import ChannelUnavailable, FermixError
+from fermix.gateway.background import background
 from fermix.gateway.channel import Abilities, Drafts
 from fermix.gateway.stream import Announce, Items, Note, Reader
 from fermix.gateway.text import Piece, pieces
@@ -61,14 +62,8 @@ class DraftStream:
 
     # While the turn runs.
 
-    @asynccontextmanager
-    async def running(self) -> AsyncGenerator[None]:
-        async with asyncio.TaskGroup() as group:
-            pump = group.create_task(self._pump(), name="draft")
-            try:
-                yield
-            finally:
-                pump.cancel()
+    def running(self) -> AbstractAsyncContextManager[None]:
+        return background(self._pump(), "draft")
 
     def show(self, delta: Delta) -> None:
         if self._items.add(delta):

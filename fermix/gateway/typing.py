@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, nullcontext
 
 from fermix.clock import Clock
 from fermix.errors import ChannelUnavailable
+from fermix.gateway.background import background
 from fermix.gateway.channel import Channel, Typing
 from fermix.message import Message
 
@@ -22,19 +22,10 @@ CALL_S = 10.0
 MOST_BEATS = 900  # an hour, which is the longest that a turn may take
 
 
-@asynccontextmanager
-async def typing(channel: Channel, message: Message, clock: Clock) -> AsyncGenerator[None]:
+def typing(channel: Channel, message: Message, clock: Clock) -> AbstractAsyncContextManager[None]:
     """Show it until the block is left; does nothing where the channel cannot."""
     sign = channel.abilities.typing
-    if sign is None:
-        yield
-        return
-    async with asyncio.TaskGroup() as group:
-        beating = group.create_task(_beat(sign, message, clock), name=f"typing {message.id}")
-        try:
-            yield
-        finally:
-            beating.cancel()
+    return nullcontext() if sign is None else background(_beat(sign, message, clock), f"typing {message.id}")
 
 
 async def _beat(sign: Typing, message: Message, clock: Clock) -> None:
