@@ -36,6 +36,26 @@ LATE_IMPORTS = (
     "fetch.py",
 )
 
+CATCH_ALL = {
+    "agent/dispatch.py": "one tool call",
+    "config/keyring_store.py": "a keyring's backend",
+    "daemon/logs.py": "one line of the log",
+    "daemon/socket.py": "one client",
+    "gateway/answer.py": "one turn",
+    "gateway/blocks.py": "an adapter's call",
+    "gateway/delivery.py": "an adapter's call",
+    "gateway/drafts.py": "an adapter's call",
+    "gateway/gateway.py": "one message's way in",
+    "gateway/media.py": "an adapter's call",
+    "gateway/queue.py": "one lane",
+    "gateway/recovery.py": "one message of an earlier start",
+    "gateway/replies.py": "the last word on a message",
+    "gateway/typing.py": "an adapter's call",
+    "store/writer.py": "one write, carried over to who asked for it",
+    "supervisor.py": "one service",
+}
+"""Where whatever breaks is caught, and what alone it may end there: docs/decisions/0014-catch-all.md."""
+
 
 def _text(path: Path) -> str:
     return path.read_text(encoding="utf-8")
@@ -148,3 +168,17 @@ def test_imports_stand_at_the_top_but_for_verbs_and_heavy_rooms() -> None:
     }
 
     assert {name for name in late if not name.startswith(LATE_IMPORTS)} == set()
+
+
+def _catches_all(path: Path) -> bool:
+    """Look for handlers of everything that end it there; one that raises again only tidies up."""
+    handlers = (node for node in ast.walk(ast.parse(_text(path))) if isinstance(node, ast.ExceptHandler))
+    return any(
+        (handler.type is None or ast.unparse(handler.type) in ("Exception", "BaseException"))
+        and not (isinstance(handler.body[-1], ast.Raise) and handler.body[-1].exc is None)
+        for handler in handlers
+    )
+
+
+def test_everything_is_caught_only_where_one_thing_may_break_alone() -> None:
+    assert {_name(path) for path in MODULES if _catches_all(path)} == set(CATCH_ALL)
