@@ -214,7 +214,7 @@ async def test_a_disk_that_fills_up_keeps_the_answer_for_the_next_start(
 
 
 async def test_a_wait_that_is_too_long_is_not_waited(install: Install) -> None:
-    install.platform.fail("send", rate_limited(3600.0))
+    install.platform.fail("send", rate_limited(181.0))
     async with install.start() as life:
         await life.say("hi")
         assert await life.settled(1) == [("m1", "failed")]

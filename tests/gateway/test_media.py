@@ -17,7 +17,7 @@ from fermix.gateway import media as media_module
 from fermix.gateway import queue as queue_module
 from fermix.gateway.commands.stop import USAGE
 from fermix.gateway.gateway import EMPTY, FULL
-from fermix.gateway.media import FAILED, PICTURES_AT_ONCE, MediaStep
+from fermix.gateway.media import FAILED, MediaStep
 from fermix.gateway.transcription.transcriber import Audio, NoBackend, TranscriptionSettings
 from fermix.message import Attachment, Media, Message, Sender
 from fermix.trust import Trust
@@ -229,15 +229,15 @@ async def test_pictures_reach_the_agent_as_what_they_are(install: Install, phone
 
 
 async def test_pictures_come_a_few_at_a_time_and_keep_their_order(install: Install, phone: Phone) -> None:
-    gates = [asyncio.Event() for _ in range(PICTURES_AT_ONCE + 2)]
+    gates = [asyncio.Event() for _ in range(6)]
     phone.platform.fail("download", *(slow(gate) for gate in gates))
     files = [phone.file(PNG + bytes([number])) for number in range(len(gates))]
     async with install.start(phone.agent, phone.channel) as life:
         await phone.send(life, *files)
-        await phone.platform.until(lambda: phone.platform.calls["download"] == PICTURES_AT_ONCE)
+        await phone.platform.until(lambda: phone.platform.calls["download"] == 4)
         for _ in range(20):
             await asyncio.sleep(0)
-        assert phone.platform.calls["download"] == PICTURES_AT_ONCE
+        assert phone.platform.calls["download"] == 4
         for gate in reversed(gates):
             gate.set()
         await life.settled(1)
@@ -718,6 +718,7 @@ async def test_what_comes_behind_a_stop_that_takes_its_time_is_not_stopped(
     assert phone.reader.texts == ["later"]
 
 
+@covers("ingress.order", "command.recognised")
 async def test_what_is_said_with_a_typed_command_is_part_of_it(install: Install, phone: Phone) -> None:
     """Steps 4 and 7 in their order: a command is read when the whole message is there, the transcript included."""
     async with install.start(phone.agent, phone.channel) as life:
@@ -728,6 +729,7 @@ async def test_what_is_said_with_a_typed_command_is_part_of_it(install: Install,
     assert phone.reader.texts == []
 
 
+@covers("ingress.order")
 async def test_a_stranger_s_files_are_never_fetched(install: Install, phone: Phone) -> None:
     """R-16: the sender is judged before anything is downloaded or heard."""
     listener = FakeTranscriber()

@@ -55,8 +55,9 @@ async def test_the_owner_is_asked_and_the_turn_goes_on(toolbox: Toolbox, tmp_pat
 )
 async def test_who_may_not_ask_is_refused_where_it_happens(toolbox: Toolbox, tmp_path: Path, turn: Turn) -> None:
     """R-19: even if a turn had got hold of the tool, it asks nobody."""
-    port = RecordingPort()
-    result = await toolbox.call(NAME, turn, port, path=str(tmp_path), reason="please")
+    port, photos = RecordingPort(), tmp_path / "photos"
+    photos.mkdir()
+    result = await toolbox.call(NAME, turn, port, path=str(photos), reason="please")
 
     assert not turn.may_ask
     assert (result.ok, result.denied, port.sent) == (False, True, [])
