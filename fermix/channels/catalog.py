@@ -8,7 +8,7 @@ from fermix.channels import discord, local, signal, slack, telegram, whatsapp
 from fermix.config.model import Config
 from fermix.gateway.authorize import Access
 from fermix.gateway.channel import StreamTier
-from fermix.gateway.section import ChannelSpec
+from fermix.gateway.settings import ChannelSpec
 
 LOCAL: Mapping[str, Access] = {local.NAME: Access(local=True), "daemon": Access(local=True)}
 

@@ -25,7 +25,7 @@ from fermix.daemon.http import HttpServer
 from fermix.events import Events
 from fermix.gateway import Access, Authorizer, Gateway
 from fermix.gateway.media import MediaStep
-from fermix.gateway.section import ChannelSpec
+from fermix.gateway.settings import ChannelSpec
 from fermix.gateway.transcription import ChosenTranscriber, Voice, find_voice
 from fermix.gateway.transcription.transcriber import TranscriptionSettings
 from fermix.home import Home

@@ -17,7 +17,7 @@ from fermix.agent.model import Delta
 from fermix.clock import Clock
 from fermix.errors import ChannelUnavailable, FermixError
 from fermix.events import Events, MessageDelivered, preview
-from fermix.gateway import prompts
+from fermix.gateway import approval_prompts
 from fermix.gateway.blocks import BlockStream
 from fermix.gateway.channel import Channel, StreamTier
 from fermix.gateway.delivery import MARK, Delivered, Delivery
@@ -75,7 +75,7 @@ class Replier:
     async def send(self, reply: Reply) -> None:
         """Deliver now, in the middle of a turn. Raises: ChannelUnavailable; Refused for a question that is too long."""
         if isinstance(reply, ApprovalPrompt):
-            await prompts.put(reply, self._channel, self._message)
+            await approval_prompts.put(reply, self._channel, self._message)
             return
         if not isinstance(reply, Text):
             await self._channel.send(self._message, reply, uuid.uuid4().hex)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from fermix.channels.catalog import CHANNELS
-from fermix.gateway.section import ChannelSpec, UserSettings
+from fermix.gateway.settings import ChannelSpec, UserSettings
 
 Verdict = Literal["operator", "guest", "commander", "nobody", "unknown"]
 """A commander is a guest who may run commands that change something."""

@@ -23,7 +23,7 @@ from fermix.gateway.gateway import Gateway
 from fermix.gateway.ledger import Ledger, Outgoing, Unfinished
 from fermix.gateway.queue import Lane, Lanes, Slot
 from fermix.gateway.recovery import plan
-from fermix.gateway.section import ChannelSpec, UserSettings
+from fermix.gateway.settings import ChannelSpec, UserSettings
 from fermix.message import ConversationKey, Message, Text
 from fermix.trust import Trust
 from tests.proof.machine import Theme

@@ -25,7 +25,7 @@ from fermix.errors import ChannelUnavailable, FermixError
 from fermix.events import Events
 from fermix.gateway import Access, Authorizer, Gateway, Ledger, Rooms
 from fermix.gateway.commands.catalog import COMMANDS
-from fermix.gateway.section import ChannelSpec, UserSettings
+from fermix.gateway.settings import ChannelSpec, UserSettings
 from fermix.home import Home
 from fermix.message import ApprovalPrompt, ConversationKey, Message, Text
 from fermix.setup.sections import SECTIONS

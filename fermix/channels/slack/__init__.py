@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from fermix.gateway.section import ChannelSpec, UserSettings
+from fermix.gateway.settings import ChannelSpec, UserSettings
 
 
 class SlackSettings(UserSettings):

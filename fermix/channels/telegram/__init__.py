@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from fermix.gateway.section import AlbumSettings, ChannelSpec, UserSettings
+from fermix.gateway.settings import AlbumSettings, ChannelSpec, UserSettings
 
 
 class TelegramSettings(UserSettings, AlbumSettings):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from fermix.gateway.section import AlbumSettings, ChannelSpec, SenderSettings
+from fermix.gateway.settings import AlbumSettings, ChannelSpec, SenderSettings
 
 
 class WhatsAppSettings(SenderSettings, AlbumSettings):
