@@ -1,6 +1,6 @@
 """What waits for the owner's yes. One service for everything that must be asked; it knows nothing of what it guards.
 
-A wish holds all that will be done as text and a seal, a hash over exactly that. An answer is looked up, checked
+A request holds all that will be done as text and a seal, a hash over exactly that. An answer is looked up, checked
 (who, where, in time) and only then taken, all in one step of the event loop, so a wrong answer burns nothing and a
 race has one winner. Everything is in memory: a restart means no.
 """
@@ -29,7 +29,7 @@ Resume = Callable[[], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ApprovalRequest:
     """Something that needs a yes. `text` shows all of it as Markdown, foreign characters spelled out.
 
     `carry_out` gets the seal, makes out afresh what would be done now, refuses when that is something else, and
@@ -43,7 +43,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a wish was raised and by whom."""
+    """Where a request was raised and by whom."""
 
     channel: str
     chat_id: str
@@ -58,7 +58,7 @@ class Origin:
 @dataclass(frozen=True, slots=True)
 class Seam:
     """What the gateway attaches to an operator's turn, so that it can ask: the place an answer is bound to, whether
-    others read that chat, how the request runs again after a yes (None where it cannot), and what the owner is then
+    others read that chat, how the message runs again after a yes (None where it cannot), and what the owner is then
     told about that.
     """
 
@@ -70,10 +70,10 @@ class Seam:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A wish that was asked. `prompt.token` works at its origin only."""
+    """A request that was put to the owner. `prompt.token` works at its origin only."""
 
     prompt: ApprovalPrompt
-    wish: Wish
+    request: ApprovalRequest
     seam: Seam
     expires_at: float
 
@@ -85,12 +85,14 @@ class Approvals:
         self._clock = clock
         self._pending: dict[str, Pending] = {}
 
-    async def put(self, wish: Wish, seam: Seam, send: Callable[[ApprovalPrompt], Awaitable[None]]) -> bool:
+    async def put(
+        self, request: ApprovalRequest, seam: Seam, send: Callable[[ApprovalPrompt], Awaitable[None]]
+    ) -> bool:
         """Ask, and show it with `send`; False when the same question still waits there and is not asked again.
 
         Raises: LimitReached when too many wait; what `send` raises, and then nothing waits.
         """
-        prompt, new = self._ask(wish, seam)
+        prompt, new = self._ask(request, seam)
         if new:
             try:
                 await send(prompt)
@@ -113,18 +115,18 @@ class Approvals:
         del self._pending[pending.prompt.id]
         return pending
 
-    def _ask(self, wish: Wish, seam: Seam) -> tuple[ApprovalPrompt, bool]:
+    def _ask(self, request: ApprovalRequest, seam: Seam) -> tuple[ApprovalPrompt, bool]:
         self._forget_old()
         now = self._clock.monotonic()
         live = [pending for pending in self._pending.values() if now < pending.expires_at]
         for pending in live:
-            if (pending.seam.origin, pending.wish.seal) == (seam.origin, wish.seal):
+            if (pending.seam.origin, pending.request.seal) == (seam.origin, request.seal):
                 return pending.prompt, False
         if len(live) >= MOST:
             problem = "too many questions wait for an answer"
             raise LimitReached(problem, limit="approvals", user_text=f"{problem}; try again in a minute")
-        prompt = ApprovalPrompt(secrets.token_hex(6), wish.text, _token())
-        self._pending[prompt.id] = Pending(prompt, wish, seam, now + LIFETIME_S)
+        prompt = ApprovalPrompt(secrets.token_hex(6), request.text, _token())
+        self._pending[prompt.id] = Pending(prompt, request, seam, now + LIFETIME_S)
         log.info("approval %s asked on channel %r", prompt.id, seam.origin.channel)
         return prompt, True
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from fermix.agent.approvals import MOST, REMEMBERED_S, Approvals, Origin, Pending, Seam, Wish
+from fermix.agent.approvals import MOST, REMEMBERED_S, ApprovalRequest, Approvals, Origin, Pending, Seam
 from fermix.errors import ChannelUnavailable, LimitReached
 from fermix.message import ApprovalPrompt, Message
 from tests.fakes.channel import message
@@ -32,7 +32,7 @@ class Desk:
         self.shown.append(prompt)
 
     async def ask(self, seal: str = "seal", asked: Message = ASKED, *, shared: bool = True) -> ApprovalPrompt:
-        await self.approvals.put(Wish("May I?", seal, _done), Seam(Origin.of(asked), shared), self.show)
+        await self.approvals.put(ApprovalRequest("May I?", seal, _done), Seam(Origin.of(asked), shared), self.show)
         return self.shown[-1]
 
 
@@ -52,7 +52,7 @@ async def test_a_token_works_once() -> None:
 
     first = desk.approvals.take(prompt.token, _reply(), local=False)
     assert isinstance(first, Pending)
-    assert await first.wish.carry_out(first.wish.seal) == "did seal"
+    assert await first.request.carry_out(first.request.seal) == "did seal"
     assert desk.approvals.take(prompt.token, _reply(), local=False) == "unknown"
     assert desk.approvals.take(prompt.id, _reply(kind="button"), local=False) == "unknown"
 
@@ -155,7 +155,7 @@ async def test_a_question_that_cannot_be_shown_waits_for_nothing() -> None:
         raise ChannelUnavailable("the platform is away")
 
     with pytest.raises(ChannelUnavailable):
-        await desk.approvals.put(Wish("May I?", "seal", _done), Seam(Origin.of(ASKED), True), broken)
+        await desk.approvals.put(ApprovalRequest("May I?", "seal", _done), Seam(Origin.of(ASKED), True), broken)
 
     assert desk.approvals.take(seen[0].token, _reply(), local=False) == "unknown"
     assert (await desk.ask()).token != seen[0].token

@@ -17,7 +17,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from fermix.agent.approvals import Approvals, Seam, Wish
+from fermix.agent.approvals import ApprovalRequest, Approvals, Seam
 from fermix.agent.sandbox import GrantPath, Policy, Sandbox, SandboxSettings
 from fermix.agent.turn import Cancelled, Completed, Failed, ReplyPort, Turn, TurnOutcome
 from fermix.config.model import Config
@@ -134,8 +134,8 @@ class Puppet:
                 await port.effect("shell")
                 self._tell(model.Acted(key_of(turn.message)))
         elif turn.seam is not None and turn.may_ask and self.policy is not None:
-            wish = self.policy.wish(await self.policy.propose(GrantPath(order)), "a turn")
-            await self._approvals.put(wish, turn.seam, port.send)
+            request = self.policy.approval_request(await self.policy.propose(GrantPath(order)), "a turn")
+            await self._approvals.put(request, turn.seam, port.send)
 
     async def commit(self, turn: Turn, outcome: Completed) -> None:
         self._store(turn)
@@ -166,9 +166,11 @@ class WatchedApprovals(Approvals):
         self._still = clock
         self._tell = tell
 
-    async def put(self, wish: Wish, seam: Seam, send: Callable[[ApprovalPrompt], Awaitable[None]]) -> bool:
+    async def put(
+        self, request: ApprovalRequest, seam: Seam, send: Callable[[ApprovalPrompt], Awaitable[None]]
+    ) -> bool:
         async def watched(prompt: ApprovalPrompt) -> None:
-            (folder,) = OPENS.findall(wish.text)
+            (folder,) = OPENS.findall(request.text)
             origin, key = seam.origin, key_of(send.__self__._message)  # type: ignore[attr-defined]  # a replier's
             where = (origin.channel, origin.chat_id, origin.thread, origin.user_id)
             now = self._still.monotonic()
@@ -179,7 +181,7 @@ class WatchedApprovals(Approvals):
                 self._tell(model.Withdrawn(prompt.id))
                 raise
 
-        return await super().put(wish, seam, watched)
+        return await super().put(request, seam, watched)
 
 
 @dataclass

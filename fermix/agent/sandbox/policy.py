@@ -17,7 +17,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from fermix.agent.approvals import Wish
+from fermix.agent.approvals import ApprovalRequest
 from fermix.agent.sandbox.changes import MOST_TEXT_CHARS, Change, GrantPath, Proposal, RevokePath, SetMode
 from fermix.agent.sandbox.roots import Roots, real
 from fermix.agent.sandbox.sandbox import Sandbox
@@ -61,7 +61,7 @@ class Policy:
         async with self._changing:
             await self._workers.run(self._reread)
 
-    def wish(self, proposal: Proposal, by: str, reason: str = "") -> Wish:
+    def approval_request(self, proposal: Proposal, by: str, reason: str = "") -> ApprovalRequest:
         """Make the question that stands before this change. Raises: Refused when it is too long to be shown whole."""
         text = proposal.question(reason)
         if len(text) > MOST_TEXT_CHARS:
@@ -71,7 +71,7 @@ class Policy:
             applied = await self.apply(proposal, seal, by)
             return f"Done.\n\n{fenced(applied.diff())}"
 
-        return Wish(text, proposal.seal, carry_out)
+        return ApprovalRequest(text, proposal.seal, carry_out)
 
     async def apply(self, proposal: Proposal, seal: str, by: str) -> Proposal:
         """Do what was proposed, if it still is exactly what `seal` stands for. `by` names who wanted it.

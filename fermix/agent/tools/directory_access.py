@@ -65,8 +65,8 @@ class DirectoryAccess:
 
     async def _ask(self, change: GrantPath, reason: str, seam: Seam, context: ToolContext) -> ToolResult:
         proposal = await self._policy.propose(change)
-        wish = self._policy.wish(proposal, f"{seam.origin.user_id} on {seam.origin.channel}", reason)
-        await self._approvals.put(wish, seam, context.port.send)
+        request = self._policy.approval_request(proposal, f"{seam.origin.user_id} on {seam.origin.channel}", reason)
+        await self._approvals.put(request, seam, context.port.send)
         then = "this request then runs again by itself" if seam.resume else "after that the owner must ask again"
         return ToolResult(True, f"the owner was asked and has a minute to approve; {then}. End your turn now.")
 

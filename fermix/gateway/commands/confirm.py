@@ -22,7 +22,7 @@ async def _confirm(context: CommandContext) -> None:
     if pending is None:
         return
     try:
-        done = await pending.wish.carry_out(pending.wish.seal)
+        done = await pending.request.carry_out(pending.request.seal)
     except FermixError as error:
         await context.replier.tell(error.user_text or "That could not be done; the log has the details.")
         return

@@ -63,7 +63,7 @@ async def _changed(context: CommandContext, change: Change) -> str | None:
     if context.sender.trust is not Trust.OPERATOR:
         return "This would open more folders, and only the owner of this agent may do that."
     seam = Seam(origin, shared=not context.message.private)
-    new = await context.approvals.put(policy.wish(proposal, by), seam, context.replier.send)
+    new = await context.approvals.put(policy.approval_request(proposal, by), seam, context.replier.send)
     return None if new else "I have asked you that already; answer the question above."
 
 

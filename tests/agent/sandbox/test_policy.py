@@ -223,7 +223,7 @@ async def test_the_question_shows_all_of_it(scene: Scene) -> None:
     odd = scene.root / "a\u202egnp.b \n```"
     odd.mkdir()
     proposal = await scene.policy.propose(GrantPath(str(odd)))
-    text = scene.policy.wish(proposal, "x", "to\u200blook\x1b[2K").text
+    text = scene.policy.approval_request(proposal, "x", "to\u200blook\x1b[2K").text
 
     shown = f"{scene.root}/a⟨U+202E⟩gnp.b ⟨U+000A⟩```"
     assert text.splitlines()[2:] == [
@@ -241,7 +241,7 @@ async def test_a_question_too_long_to_show_is_refused_not_cut(scene: Scene) -> N
     """R-26."""
     proposal = await scene.policy.propose(GrantPath(str(scene.shut)))
     with pytest.raises(Refused, match="too long to show"):
-        scene.policy.wish(proposal, "x", "why " * 1_000)
+        scene.policy.approval_request(proposal, "x", "why " * 1_000)
 
 
 async def test_a_link_or_another_spelling_is_no_way_into_what_is_protected(scene: Scene) -> None:

@@ -38,7 +38,7 @@ async def test_the_owner_is_asked_and_the_turn_goes_on(toolbox: Toolbox, tmp_pat
     assert prompt.token not in prompt.text + result.text
     taken = toolbox.approvals.take(prompt.token, turn.message, local=True)
     assert isinstance(taken, Pending)
-    assert "Done." in await taken.wish.carry_out(taken.wish.seal)
+    assert "Done." in await taken.request.carry_out(taken.request.seal)
     assert (await toolbox.call("glob_search", turn, pattern="*", path=str(tmp_path / "photos"))).ok
 
 
