@@ -301,3 +301,17 @@ async def test_toast_leaves_the_prompt_free(stage: OpenApp):
 async def test_lost_daemon_says_what_to_type(stage: OpenApp):
     async with stage(FakeDaemon(up=False), size=(40, 16), connected=False) as on:
         await on.until_seen("○ no daemon: type `fermix start`")
+
+
+@pytest.mark.parametrize("columns", [44, 100])
+async def test_a_question_for_approval_is_shown_to_its_last_character(stage: OpenApp, columns: int) -> None:
+    """Issue 3, approvals: the prompt shows all of it. What Textual draws of a longer line ends at the edge."""
+    folder = "/home/ann/" + "a-quite-harmless-name/" * 5 + "secrets"
+    async with stage(size=(columns, 40)) as on:
+        message_id = await on.send("/grant path x")
+        question = f'May I change what I can reach?\n\n```\nopens: "{folder}" (127 characters)\n```\n\nApprove?'
+        on.daemon.emit("reply", session="cli", message_id=message_id, text=question, model=None)
+        await on.until_seen("Approve?")
+
+        drawn = "".join(line.strip(" ▌▐█") for line in on.seen.splitlines())
+        assert f'opens: "{folder}" (127 characters)'.replace(" ", "") in drawn.replace(" ", "")
