@@ -74,7 +74,8 @@ class Roots:
         for root in open_roots:
             if path.is_relative_to(root.path):
                 return root
-        raise OutsideSandbox(str(path), f"only these folders are open: {', '.join(str(r.path) for r in open_roots)}")
+        folders = dict.fromkeys(str(root.path) for root in open_roots)  # one folder may be open for two reasons
+        raise OutsideSandbox(str(path), f"only these folders are open: {', '.join(folders)}")
 
     def how_to_open(self, folder: Path) -> str:
         """Say what an operator can do who speaks from a real folder outside every root."""

@@ -172,6 +172,16 @@ def test_open_mode_gives_the_home_without_its_secrets(machine: Machine) -> None:
             sandbox.find(NOWHERE, f"~/{name}").open_file()
 
 
+def test_a_folder_that_is_open_twice_is_named_once(machine: Machine) -> None:
+    """The daemon was started where the owner asks from."""
+    sandbox, workspace = machine.sandbox(), machine.home.workspace
+    twice = (Root(workspace, "workspace"), Root(workspace, "launch"))
+
+    with pytest.raises(OutsideSandbox) as caught:
+        sandbox.roots_under(sandbox.settings).admit(machine.outside, twice)
+    assert str(caught.value.user_text).endswith(f"only these folders are open: {workspace}")
+
+
 def test_a_refusal_says_what_is_open(machine: Machine) -> None:
     with pytest.raises(OutsideSandbox) as caught:
         machine.sandbox().find(NOWHERE, str(machine.outside / "other")).open_file()
