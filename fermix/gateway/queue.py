@@ -168,14 +168,7 @@ class Lane:
             if slot.work is not None:
                 self.running = slot
                 self.changed()
-                try:
-                    await slot.work.run()
-                except asyncio.CancelledError:
-                    if _is_cancelled():
-                        raise
-                    log.exception("a turn broke off by itself")
-                except Exception:
-                    log.exception("a turn broke in its lane")
+                await _run_alone(slot.work)
             self.running = None
             self.slots.popleft()
         self.changed()
@@ -290,6 +283,18 @@ class Lanes:
         del self._lanes[lane.key]
         if not self._lanes:
             self._empty.set()
+
+
+async def _run_alone(work: Work) -> None:
+    """Let what breaks in one turn end that one only; the lane goes on unless it is cancelled itself."""
+    try:
+        await work.run()
+    except asyncio.CancelledError:
+        if _is_cancelled():
+            raise
+        log.exception("a turn broke off by itself")
+    except Exception:
+        log.exception("a turn broke in its lane")
 
 
 def _is_cancelled() -> bool:

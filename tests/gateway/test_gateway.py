@@ -425,9 +425,12 @@ async def test_closing_lets_running_turns_end_and_refuses_new_messages() -> None
     async with house(FakeAgent(gate)) as rooms:
         await rooms.say("long", id="m1")
         await asyncio.wait_for(gate.entered.wait(), 5)
-        asyncio.get_running_loop().call_later(0.05, gate.go.set)
-        rooms.gateway._closing = True
-        await rooms.say("late", id="m2")
+        async with asyncio.TaskGroup() as group:
+            group.create_task(rooms.gateway.drain())
+            await asyncio.sleep(0)
+            await rooms.say("late", id="m2")
+            await rooms.settled(1)
+            gate.go.set()
 
     told = "I'm restarting — please send your message again in a moment."
     assert rooms.channel.sent == [("m2", told), ("m1", "answer to long")]

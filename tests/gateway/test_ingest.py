@@ -155,7 +155,7 @@ async def test_a_lane_holds_a_megabyte_and_one_long_message_runs_at_once(install
 @covers("enqueue.agent-not-ready")
 async def test_while_the_daemon_goes_the_sender_is_told(install: Install) -> None:
     async with install.start() as life:
-        life.gateway._closing = True
+        await life.gateway.drain()
         await life.say("hi")
         await life.settled(1)
 

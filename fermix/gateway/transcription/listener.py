@@ -189,19 +189,22 @@ class Ears:
 
     def _decode(self, audio: bytes) -> bytearray:
         """Return the sound as mono samples of 16 bits. Raises: Unreadable."""
-        sound = bytearray()
-        resampler = self._av.AudioResampler("s16", "mono", RATE_HZ)
         try:
             with self._av.open(io.BytesIO(audio), "r", metadata_errors="ignore") as container:
-                if not container.streams.audio:
-                    raise Unreadable("it holds no sound")
-                for frame in self._frames(container):
-                    for resampled in resampler.resample(frame):
-                        sound += resampled.to_ndarray().tobytes()
-                    if len(sound) > MAX_AUDIO_S * RATE_HZ * SAMPLE_BYTES:
-                        raise Unreadable(f"it is longer than {MAX_AUDIO_S // 60} minutes")
+                return self._samples(container)
         except self._av.FFmpegError as error:
             raise Unreadable(f"it cannot be decoded ({type(error).__name__})") from error
+
+    def _samples(self, container: _Container) -> bytearray:
+        if not container.streams.audio:
+            raise Unreadable("it holds no sound")
+        sound = bytearray()
+        resampler = self._av.AudioResampler("s16", "mono", RATE_HZ)
+        for frame in self._frames(container):
+            for resampled in resampler.resample(frame):
+                sound += resampled.to_ndarray().tobytes()
+            if len(sound) > MAX_AUDIO_S * RATE_HZ * SAMPLE_BYTES:
+                raise Unreadable(f"it is longer than {MAX_AUDIO_S // 60} minutes")
         return sound
 
     def _frames(self, container: _Container) -> Iterator[_Frame | None]:
