@@ -15,6 +15,7 @@ from fermix.gateway import Gateway, delivery
 from fermix.gateway.delivery import MARK
 from fermix.gateway.ledger import UNKNOWN_DRAFT, Entry, Ledger, Outgoing
 from fermix.message import LocalOrigin, Media, Message, Text
+from fermix.store import Connection
 from fermix.trust import Trust
 from tests.fakes.channel import FakeAgent, FakeChannel, message
 from tests.fakes.platform import AWAY, LOST_ANSWER, rate_limited, slow
@@ -228,6 +229,32 @@ async def test_a_settled_answer_that_the_history_lacks_is_committed(install: Ins
         await life.settled(1)
 
     assert life.agent.restored == [("m1", "the answer")]
+
+
+@pytest.mark.parametrize(("metadata", "lacks"), [('{"tool_calls": [{}]}', True), ("{}", False)])
+async def test_words_before_a_tool_call_are_not_the_answer_that_the_history_lacks(
+    install: Install, metadata: str, lacks: bool
+) -> None:
+    async with install.start() as life:
+        ledger, database = life.ledger, life.database
+        entry = await left(ledger)
+        (row,) = await replied(ledger, entry, "the answer")
+        ledger.sent(row, "p1")
+        ledger.settle(entry, "answered")
+        values = ("a", "o", "chat", "chat", "agent", "assistant", "chat_message", "I will look.", "now", metadata, 1)
+
+        def stored(connection: Connection) -> None:
+            connection.execute(
+                "INSERT INTO messages (agent_id, owner_id, channel, chat_id, sender, role, kind, content, created_at,"
+                " metadata_json, ledger_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                values,
+            )
+
+        await database.run(stored)
+    async with install.start() as life:
+        await life.gateway.lanes.idle()
+
+    assert life.agent.restored == ([("m1", "the answer")] if lacks else [])
 
 
 async def test_what_was_not_started_is_sent_and_what_was_sent_is_not(install: Install) -> None:

@@ -98,6 +98,15 @@ def test_a_wildcard_or_a_name_lets_nobody_in(
     assert ("lets nobody in" in caplog.text) == bool(entry.strip())
 
 
+@covers("auth.rule1.local", "auth.rule2.unknown-channel")
+def test_two_channels_are_local_and_no_other_name_is_known_but_the_platforms(tmp_path: Path) -> None:
+    """Ingress and trust, authorization rules 1 and 2, by the catalog that the daemon reads."""
+    rules = access_rules(read(tmp_path, ""))
+
+    assert {name for name, found in rules.items() if found.local} == {"cli", "daemon"}
+    assert set(rules) == {"cli", "daemon", "telegram", "whatsapp", "discord", "slack", "signal"}
+
+
 @EVERY_CHANNEL
 def test_without_keys_or_while_off_nobody_gets_in(tmp_path: Path, name: str) -> None:
     owner, guest = IDS[name]
