@@ -237,10 +237,3 @@ async def running(run: Callable[[Callable[[], None]], Coroutine[Any, Any, None]]
             await started.wait()
         yield
         task.cancel()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Let the loop go on until it is so."""
-    async with asyncio.timeout(WAIT_S):
-        while not condition():
-            await asyncio.sleep(0.001)

@@ -23,8 +23,9 @@ from fermix.message import ROOT_THREAD, ConversationKey, Media
 from fermix.native.sweep import become_subreaper, children, reap_adopted
 from fermix.protocol.frames import encode
 from fermix.protocol.methods import MAX_LINE_BYTES, Code
-from tests.daemon.house import House, until
+from tests.daemon.house import House
 from tests.fakes.channel import completed
+from tests.waiting import until
 
 
 @contextmanager

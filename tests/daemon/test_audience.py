@@ -26,8 +26,9 @@ from fermix.events import (
 from fermix.message import ConversationKey
 from fermix.protocol.methods import EVENTS
 from fermix.trust import Trust
-from tests.daemon.house import running, until
+from tests.daemon.house import running
 from tests.fakes.clock import START, ManualClock
+from tests.waiting import until
 
 KEY = ConversationKey("cli", "work", "root")
 

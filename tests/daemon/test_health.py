@@ -9,8 +9,9 @@ from fermix.events import EventQueue, Events, ServiceState, TurnStarted
 from fermix.home import Home
 from fermix.message import ConversationKey
 from fermix.protocol.methods import ChannelHealth
-from tests.daemon.house import NOBODY, FakeModels, running, until
+from tests.daemon.house import NOBODY, FakeModels, running
 from tests.fakes.clock import START, ManualClock
+from tests.waiting import until
 
 Board = tuple[HealthBoard, Events, FakeModels]
 

@@ -18,9 +18,10 @@ from fermix.daemon.http import HttpServer
 from fermix.daemon.liveness import LOOK_S, NO_SIGN, SILENT, SILENT_S, ChannelWatch, judge
 from fermix.events import EventQueue, Events, ServiceState
 from fermix.home import Home
-from tests.daemon.house import FakeModels, running, until
+from tests.daemon.house import FakeModels, running
 from tests.fakes.channel import FakeChannel
 from tests.fakes.clock import ManualClock
+from tests.waiting import until
 
 
 @pytest.mark.parametrize(

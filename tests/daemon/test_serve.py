@@ -26,10 +26,10 @@ from fermix.home import Home
 from fermix.protocol.client import DaemonClient
 from fermix.setup.sections import load_config
 from fermix.supervisor import Restart, Service, Supervisor
-from tests.daemon.house import until
 from tests.fakes.provider import Answer, ScriptedProvider
 from tests.flows.product import compatible
 from tests.requirements import covers
+from tests.waiting import until
 
 SERVICES = (
     *("channels", "clients", "database", "health", "history", "http", "local listening", "local model", "socket"),

@@ -21,8 +21,9 @@ from fermix.errors import ConfigError, NeedsOperator
 from fermix.home import Home
 from fermix.native.peer import Peer
 from fermix.protocol.methods import MAX_LINE_BYTES, METHODS, PROTOCOL, Code
-from tests.daemon.house import House, opened, running, until
+from tests.daemon.house import House, opened, running
 from tests.requirements import covers
+from tests.waiting import until
 
 
 def code_of(answer: Mapping[str, Any]) -> int:

@@ -24,6 +24,7 @@ from tests.fakes.platform import AWAY, Platform, slow
 from tests.fakes.provider import Answer, Asked, Call
 from tests.fakes.turns import make_capability
 from tests.gateway.whole import Whole, whole_in
+from tests.waiting import until
 
 KEY = ConversationKey("chat", "chat", "root")
 LONG = "The quick brown fox jumps over the lazy dog. " * 40
@@ -53,14 +54,6 @@ async def goes_on(rooms: Whole) -> None:
 async def outcome(rooms: Whole, id: str = "m1") -> object:
     (found,) = await rooms.rows(f"SELECT outcome FROM inbox WHERE message_id = '{id}'")
     return found[0]
-
-
-async def until(condition: object) -> None:
-    """Wait for something that a child process or a server does."""
-    assert callable(condition)
-    async with asyncio.timeout(5):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 @pytest.fixture(autouse=True)

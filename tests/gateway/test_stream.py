@@ -93,7 +93,9 @@ async def test_what_a_turn_has_sent_is_not_said_again_by_its_draft(install: Inst
 
     async def says_it_twice(turn: Turn, port: ReplyPort) -> Completed:
         port.stream(TextDelta(ANSWER))
-        await asyncio.sleep(0.01)
+        async with asyncio.timeout(5):
+            while not install.platform.texts():
+                await asyncio.sleep(0)
         await port.send(Text(ANSWER))
         return completed(ANSWER)
 

@@ -7,7 +7,7 @@ import os
 import select
 import signal
 import sys
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from fermix.net import Net
 from fermix.supervisor import OUTSIDE, Supervisor
 from fermix.workers import Workers
 from tests.fakes.clock import ManualClock
+from tests.waiting import until
 
 PROGRAM = (sys.executable, str(Path(__file__).parents[2] / "fakes" / "ears.py"))
 
@@ -74,12 +75,6 @@ async def gone(pid: int) -> bool:
             os.close(descriptor)
 
     return await asyncio.get_running_loop().run_in_executor(None, wait)
-
-
-async def until(happened: Callable[[], object]) -> None:
-    async with asyncio.timeout(5):
-        while not happened():
-            await asyncio.sleep(0.01)
 
 
 async def one_child(folder: Path) -> int:
