@@ -17,13 +17,15 @@ from typing import TypeVar
 import aiohttp
 
 from bench.figures import Figure, p50, p99
-from bench.house import QUESTION, House, message, opened
+from bench.house import QUESTION, Endless, House, Quiet, message, opened
 from bench.program import environment, running, until
+from fermix.message import Message, Reply
 from fermix.trust import Trust
 
 T = TypeVar("T")
 
 MESSAGES = 1_000
+STOPS = 300
 RATE_HZ = 300
 SECONDS = 20
 CONVERSATIONS = 200
@@ -34,6 +36,8 @@ PATIENCE_S = 30.0
 def figures() -> Iterator[Figure]:
     with tempfile.TemporaryDirectory() as folder:
         yield from asyncio.run(_waits(Path(folder)))
+    with tempfile.TemporaryDirectory() as folder:
+        yield asyncio.run(_stops(Path(folder)))
     with tempfile.TemporaryDirectory() as folder:
         yield from webhook(Path(folder))
 
@@ -74,6 +78,37 @@ async def _round(house: House, plain: sqlite3.Connection, number: int) -> tuple[
     ledger.settle(entry, "answered")
     await house.settled()
     return commit_s, ingest_s, inbox_s, outbox_s, effect_s
+
+
+class Answered(Quiet):
+    """Knows when something was sent."""
+
+    def __init__(self) -> None:
+        self.at = asyncio.Event()
+
+    async def send(self, message: Message, reply: Reply, key: str) -> str:
+        self.at.set()
+        return key
+
+
+async def _stops(folder: Path) -> Figure:
+    """Time a `/stop` from its coming in until its answer leaves, each behind a turn that would never end."""
+    async with opened(folder, Endless()) as house:
+        taken_s = [await _stopped(house, number) for number in range(STOPS)]
+    return Figure("gateway.stop_ack_p99", p99(taken_s) * 1000, "ms", 100.0)
+
+
+async def _stopped(house: House, number: int) -> float:
+    await house.gateway.ingest(message(2 * number, "c"), house.channel)
+    while house.gateway.lanes.counts() != (1, 0):
+        await asyncio.sleep(0)
+    channel, typed = Answered(), message(2 * number + 1, "c", "/stop")
+    began_at = time.perf_counter()
+    await house.gateway.ingest(typed, channel)
+    await channel.at.wait()
+    taken_s = time.perf_counter() - began_at
+    await house.settled()
+    return taken_s
 
 
 async def _timed(work: Callable[[], Awaitable[T]]) -> tuple[float, T]:

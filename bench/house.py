@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from fermix.agent.turn import Cancelled, Completed, Failed, ReplyPort, Turn
 from fermix.clock import SystemClock
 from fermix.events import Events
 from fermix.gateway import Abilities, Access, Authorizer, Gateway, Ledger, Rooms
+from fermix.gateway.answer import Agent
 from fermix.gateway.commands.catalog import COMMANDS
 from fermix.gateway.media import MediaStep
 from fermix.gateway.transcription.transcriber import Audio, NoBackend
@@ -73,6 +75,13 @@ class Instant:
     async def restore(self, turn: Turn, text: str, model: str) -> None: ...
 
 
+class Endless(Instant):
+    """An agent whose turns only a stop ends."""
+
+    async def run(self, turn: Turn, port: ReplyPort) -> Completed:
+        return await asyncio.get_running_loop().create_future()
+
+
 class Deaf:
     """Nobody speaks in a measurement."""
 
@@ -85,7 +94,7 @@ def message(number: int, chat: str, text: str = QUESTION) -> Message:
 
 
 @asynccontextmanager
-async def opened(folder: Path) -> AsyncGenerator[House]:
+async def opened(folder: Path, agent: Agent | None = None) -> AsyncGenerator[House]:
     """Open everything on the home in this folder."""
     home, clock, workers = Home(folder / "fermix"), SystemClock(), Workers()
     home.prepare()
@@ -96,8 +105,17 @@ async def opened(folder: Path) -> AsyncGenerator[House]:
         ledger = Ledger(database, clock)
         approvals, media = Approvals(clock), MediaStep(Deaf(), 0)
         rooms = Rooms(
-            Instant(), Authorizer(access), ledger, conversations, policy, approvals, COMMANDS, events, clock, media
-        )
+            agent or Instant(),
+            Authorizer(access),
+            ledger,
+            conversations,
+            policy,
+            approvals,
+            COMMANDS,
+            events,
+            clock,
+            media,
+        )  # fmt: skip
         async with Gateway.open(rooms) as gateway:
             yield House(gateway, ledger, database, Quiet())
     workers.close()
