@@ -65,11 +65,11 @@ class OutsideSandbox(Refused):
 
 
 class Unavailable(FermixError):
-    """The other side failed. `retry_after_s` is its own wish, None when it gave none."""
+    """The other side failed. `retry_after_s` is its own wish, None when it gave none that anybody could follow."""
 
     def __init__(self, message: str, *, user_text: str | None = None, retry_after_s: float | None = None) -> None:
         super().__init__(message, user_text=user_text)
-        self.retry_after_s = retry_after_s
+        self.retry_after_s = retry_after_s if retry_after_s is not None and retry_after_s >= 0 else None  # nor for NaN
 
 
 class ProviderUnavailable(Unavailable):

@@ -17,6 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from fermix import __version__
 from fermix.agent.memory import Conversations, Entry
+from fermix.agent.model import valid_text
 from fermix.channels import local
 from fermix.clock import Clock
 from fermix.daemon.audience import Audience
@@ -143,6 +144,8 @@ class Answers:
             _check_session(wish["session"])
             if not wish["id"].strip() or len(wish["id"]) > MAX_ID_CHARS:
                 raise RequestError(Code.INVALID_PARAMS, f"id takes 1 to {MAX_ID_CHARS} characters, not all blank")
+            if valid_text(wish["id"]) != wish["id"]:
+                raise RequestError(Code.INVALID_PARAMS, "id holds half a character")
             media = await self._media(files, wish.get("attachments", []))
         message = local.to_message(
             message_id=wish["id"],

@@ -16,6 +16,7 @@ from typing import Literal
 from fermix.clock import Clock
 from fermix.errors import ChannelUnavailable, FermixError, LimitReached
 from fermix.gateway.channel import Channel, Lookup
+from fermix.gateway.leaks import is_cancelled
 from fermix.gateway.ledger import Ledger, Outgoing
 from fermix.message import Message, Text
 
@@ -79,6 +80,7 @@ class Delivery:
 
     def leave(self) -> None:
         """End at once: the daemon goes, and what is open is taken up by the next one."""
+        self._end_pause()
         if self._delivering is not None:
             self._delivering.cancel()
 
@@ -129,7 +131,7 @@ class Delivery:
                 delay_s = error.retry_after_s or FIRST_DELAY_S * 2 ** (tried - 1)
                 if tried == TRIES or self._clock.monotonic() - began_at + delay_s > LONGEST_DELIVERY_S:
                     raise
-                await self._pause(delay_s)
+                await self.pause(delay_s)
             else:
                 self._ledger.sent(sending.part, platform_id)
                 return "sent"
@@ -146,16 +148,23 @@ class Delivery:
         """Make sure, once, that the part is in the chat; returns the platform's id. Raises: FermixError."""
         abilities = self._channel.abilities
         if sending.fate == "unsent":
-            await self._ledger.sending(sending.part)
+            await self._mark(sending, sending.part)
         elif sending.fate == "unknown" and abilities.lookup is not None:
             if (found := await self._find(abilities.lookup, sending.part)) is not None:
                 return found
         elif sending.fate == "unknown" and not abilities.idempotent:
             if sending.part.marked:
                 raise LimitReached("sent twice, and nobody knows whether either landed", limit="duplicates")
-            sending.part = replace(sending.part, marked=True)
-            await self._ledger.sending(sending.part)
+            await self._mark(sending, replace(sending.part, marked=True))
         return await self._send(sending.part)
+
+    async def _mark(self, sending: _Sending, part: Outgoing) -> None:
+        """Write down that a send is about to start; when that fails it does not, and is as it was."""
+        try:
+            await self._ledger.sending(part)
+        except FermixError as error:
+            raise ChannelUnavailable(f"it cannot be written down: {error}", landed=sending.fate == "unknown") from error
+        sending.part = part
 
     async def _send(self, part: Outgoing) -> str:
         says_so = not part.marked or part.text.startswith(MARK)
@@ -165,6 +174,10 @@ class Delivery:
                 return await self._channel.send(self._message, reply, part.key)
         except TimeoutError as error:
             raise ChannelUnavailable(f"no answer within {SEND_S:g} s", landed=True) from error
+        except asyncio.CancelledError as error:
+            if is_cancelled():
+                raise
+            raise ChannelUnavailable("the send broke off by itself", landed=True) from error
         except FermixError:
             raise
         except Exception as error:  # an adapter's bug ends neither the lane nor the daemon
@@ -176,7 +189,9 @@ class Delivery:
         try:
             async with asyncio.timeout(SEND_S):
                 return await lookup.find(self._message, part.key)
-        except (ChannelUnavailable, TimeoutError) as error:
+        except (ChannelUnavailable, TimeoutError, asyncio.CancelledError) as error:
+            if is_cancelled():
+                raise
             raise ChannelUnavailable(f"it cannot be looked up: {error}", landed=True) from error
 
     def _ends(self) -> bool:
@@ -186,10 +201,10 @@ class Delivery:
         if self._pausing is not None:
             self._pausing.cancel()
 
-    async def _pause(self, seconds: float) -> None:
-        """Wait before the next try; a stop ends the wait."""
-        if self._ends():
-            return
-        async with asyncio.TaskGroup() as group:
-            self._pausing = group.create_task(self._clock.sleep(seconds), name="delivery pause")
-        self._pausing = None
+    async def pause(self, seconds: float) -> bool:
+        """Wait before the next try; a stop ends the wait. Returns whether there may be one."""
+        if not self._ends():
+            async with asyncio.TaskGroup() as group:
+                self._pausing = group.create_task(self._clock.sleep(seconds), name="delivery pause")
+            self._pausing = None
+        return not self._ends()

@@ -20,6 +20,7 @@ from fermix.clock import Clock
 from fermix.errors import ChannelUnavailable, FermixError
 from fermix.gateway.background import background
 from fermix.gateway.channel import Abilities, Drafts
+from fermix.gateway.leaks import is_cancelled
 from fermix.gateway.stream import Announce, Items, Note, Reader
 from fermix.gateway.text import Piece, pieces
 from fermix.message import Message
@@ -330,6 +331,10 @@ class _Chat:
                 return await call
         except TimeoutError as error:
             raise ChannelUnavailable(f"no answer within {CALL_S:g} s", landed=True) from error
+        except asyncio.CancelledError as error:
+            if is_cancelled():
+                raise
+            raise ChannelUnavailable("the call broke off by itself", landed=True) from error
         except ChannelUnavailable as error:
             self._cooled_at = max(self._cooled_at, self._clock.monotonic() + (error.retry_after_s or 0.0))
             raise

@@ -24,6 +24,7 @@ from fermix.gateway.authorize import Authorization, Denial, described
 from fermix.gateway.channel import Channel, StreamTier
 from fermix.gateway.command import parse
 from fermix.gateway.intake import Accepted, IntakeSteps, Rooms
+from fermix.gateway.leaks import is_cancelled
 from fermix.gateway.ledger import Entry, Unfinished
 from fermix.gateway.queue import Lanes
 from fermix.gateway.recovery import Recovered, Step, plan, remembered, sender_now, tidied, with_stops_obeyed
@@ -130,7 +131,9 @@ class Gateway:
                 await self._steps.command(accepted, message, *command)
             elif not self._steps.enqueue(accepted, message):
                 await self._steps.end(accepted, FULL, "refused")
-        except Exception:
+        except (Exception, asyncio.CancelledError):
+            if is_cancelled():
+                raise
             log.exception("a message broke on its way in")
             await self._steps.end(accepted, BROKEN, "failed")
         finally:

@@ -267,8 +267,11 @@ class Ledger:
 
 
 def _statement(statement: str, parameters: Sequence[SqlValue]) -> Callable[[Connection], None]:
+    """Half characters, which a platform may put into an id or an error, are replaced: no disk takes them."""
+    written = [valid_text(value) if isinstance(value, str) else value for value in parameters]
+
     def run(connection: Connection) -> None:
-        connection.execute(statement, parameters)
+        connection.execute(statement, written)
 
     return run
 

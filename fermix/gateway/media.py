@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 from fermix.errors import FermixError, LimitReached
 from fermix.gateway.channel import Channel, Downloads
+from fermix.gateway.leaks import is_cancelled
 from fermix.gateway.transcription.transcriber import Audio, NoBackend, Transcriber
 from fermix.message import Attachment, Media, Message
 
@@ -125,7 +126,7 @@ async def _pictures(attachments: Sequence[Attachment], downloads: Downloads) -> 
                 fetching = [group.create_task(fetch(one), name="intake picture") for one in attachments]
         except ExceptionGroup as failed:
             raise failed.exceptions[0] from None
-    return tuple(one.result() for one in fetching)
+        return tuple(one.result() for one in fetching)
 
 
 async def _body(attachment: Attachment, downloads: Downloads, *allowances: Allowance) -> bytes:
@@ -151,6 +152,10 @@ async def _bounded(what: str, limit_s: float, sentence: str | None = None) -> As
         raise MediaFailed(str(error), user_text=error.user_text) from error
     except TimeoutError as error:
         raise MediaFailed(f"{what}: it took too long", user_text=sentence) from error
+    except asyncio.CancelledError as error:
+        if is_cancelled():
+            raise
+        raise MediaFailed(f"{what}: it broke off by itself", user_text=sentence) from error
     except FermixError as error:
         raise MediaFailed(f"{what}: {error}", user_text=sentence) from error
     except Exception as error:

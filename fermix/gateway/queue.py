@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Protocol
 
 from fermix.events import Events, QueueChanged
+from fermix.gateway.leaks import is_cancelled
 from fermix.message import ConversationKey
 
 log = logging.getLogger(__name__)
@@ -290,14 +291,8 @@ async def _run_alone(work: Work) -> None:
     try:
         await work.run()
     except asyncio.CancelledError:
-        if _is_cancelled():
+        if is_cancelled():
             raise
         log.exception("a turn broke off by itself")
     except Exception:
         log.exception("a turn broke in its lane")
-
-
-def _is_cancelled() -> bool:
-    """Tell the end of this lane from a cancellation that something inside leaked."""
-    task = asyncio.current_task()
-    return task is None or task.cancelling() > 0

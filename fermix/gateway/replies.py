@@ -30,6 +30,8 @@ from fermix.message import ApprovalPrompt, Message, Reply, Text
 
 log = logging.getLogger(__name__)
 
+WRITING_PAUSES_S = (1.0, 2.0, 4.0, 8.0, 16.0)  # a backup holds the database so long, a full disk may be tidied
+
 
 @dataclass(frozen=True, slots=True)
 class ReplyServices:
@@ -89,7 +91,7 @@ class Replier:
         """Send a sentence of our own that is the last word on the message. Raises nothing."""
         self.owes = True
         try:
-            rows = await self._ledger.outgoing(self._entry, self._split(text), settles=settles)
+            rows = await self._written_down(self._split(text), settles=settles)
         except FermixError as error:
             log.error("a reply cannot be written down and waits for the next start: %s", error)  # noqa: TRY400
             return "left"
@@ -106,7 +108,7 @@ class Replier:
         if self._doubtful or self._stream.doubtful:
             parts = [f"{MARK}{part}" if number == 0 else part for number, part in enumerate(parts)]
         try:
-            rows = await self._ledger.outgoing(self._entry, parts, settles="answered", model=model, answer=text)
+            rows = await self._written_down(parts, settles="answered", model=model, answer=text)
         except FermixError as error:
             log.error("an answer cannot be written down and waits for the next start: %s", error)  # noqa: TRY400
             return "left"
@@ -193,6 +195,19 @@ class Replier:
 
     def _split(self, text: str) -> Sequence[str]:
         return split(text, self._room.limit, self._room.measure)
+
+    async def _written_down(
+        self, texts: Sequence[str], *, settles: Outcome, model: str | None = None, answer: str | None = None
+    ) -> Sequence[Outgoing]:
+        """Write the last word on a message down, with some patience. Raises as `Ledger.outgoing` does."""
+        pauses_s = iter(WRITING_PAUSES_S)
+        while True:
+            try:
+                return await self._ledger.outgoing(self._entry, texts, settles=settles, model=model, answer=answer)
+            except FermixError:
+                pause_s = next(pauses_s, None)
+                if pause_s is None or self._left or not await self._delivery.pause(pause_s):
+                    raise
 
     async def _send_rows(self, rows: Sequence[Outgoing]) -> Delivered:
         async with self._delivering:

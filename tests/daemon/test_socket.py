@@ -121,6 +121,7 @@ async def test_what_is_no_request_is_answered_with_its_code_and_the_next_one_wor
         ("message.send", {"id": "", "session": "s", "text": "hi"}, "id"),
         ("message.send", {"id": " ", "session": "s", "text": "hi"}, "id"),
         ("message.send", {"id": "m" * 129, "session": "s", "text": "hi"}, "id"),
+        ("message.send", {"id": "m\ud800", "session": "s", "text": "hi"}, "id"),  # no row could hold it: no {} either
         ("turn.stop", {}, "session"),
         ("turn.stop", {"session": "../x"}, "session"),
         ("events.subscribe", {"sessions": "cli", "services": True}, "sessions"),

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from contextlib import closing
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager, closing
+from typing import Any
 
 import pytest
 
 from fermix.agent.turn import ReplyPort, Turn, TurnOutcome
-from fermix.errors import NeedsOperator
+from fermix.errors import NeedsOperator, Unavailable
 from fermix.events import ServiceState
 from fermix.gateway import Ledger
 from fermix.gateway.delivery import MARK
 from fermix.gateway.gateway import EMPTY, FULL, RESTARTING
-from fermix.gateway.ledger import Entry
-from fermix.message import Message, Reply, Text
+from fermix.gateway.ledger import Entry, Outgoing
+from fermix.message import Attachment, Message, Reply, Text
 from fermix.trust import Trust
 from tests.fakes.channel import FakeAgent, FakeChannel, completed, message
+from tests.fakes.clock import ManualClock
 from tests.fakes.platform import AWAY, rate_limited
 from tests.gateway.conftest import Install
 from tests.requirements import covers
@@ -211,6 +214,129 @@ async def test_a_disk_that_fills_up_keeps_the_answer_for_the_next_start(
         await life.settled(2)
 
     assert sorted(install.platform.texts()) == ["HI", EMPTY]
+
+
+async def test_a_database_that_is_held_for_a_while_delays_an_answer_and_no_more(
+    install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A backup holds it; the answer is there, and nobody should have to restart us for it."""
+    async with install.start() as life:
+        write, refusals = life.ledger.outgoing, 4
+
+        async def held(*args: Any, **options: Any) -> Any:
+            nonlocal refusals
+            if refusals:
+                refusals -= 1
+                raise Unavailable("the database is in use by another program")
+            return await write(*args, **options)
+
+        monkeypatch.setattr(life.ledger, "outgoing", held)
+        await life.say("hi")
+        assert await life.settled(1) == [("m1", "completed")]
+
+    assert (install.platform.texts(), install.outcomes()) == (["HI"], {"m1": "answered"})
+    assert install.clock.sleeps == [1.0, 2.0, 4.0, 8.0]
+
+
+async def test_a_database_that_is_held_between_two_parts_delays_the_second(
+    install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install.platform.text_limit = 60
+    async with install.start() as life:
+        write, refusals = life.ledger.sending, 2
+
+        async def held(outgoing: Outgoing) -> None:
+            nonlocal refusals
+            if refusals:
+                refusals -= 1
+                raise Unavailable("the database is in use by another program")
+            await write(outgoing)
+
+        monkeypatch.setattr(life.ledger, "sending", held)
+        await life.say("many words " * 8)
+        assert await life.settled(1) == [("m1", "completed")]
+
+    assert len(install.platform.texts()) > 1
+    assert {state for (state,) in install.rows("SELECT state FROM outbox")} == {"sent"}
+
+
+async def test_a_stop_ends_the_wait_for_a_database(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+    install.clock = ManualClock()
+
+    async def held(*_: object, **__: object) -> None:
+        raise Unavailable("the database is in use by another program")
+
+    async with install.start() as life:
+        with monkeypatch.context() as patch:
+            patch.setattr(life.ledger, "outgoing", held)
+            await life.say("hi")
+            await install.clock.until_asleep()
+            life.gateway.stop(message("", channel="chat").key)
+            assert await life.settled(1) == [("m1", "failed")]
+    async with install.start() as life:
+        assert await life.settled(1) == [("m1", "cancelled")]
+
+    assert (install.platform.texts(), install.outcomes()) == ([], {"m1": "stopped"})
+
+
+@pytest.mark.parametrize("wish_s", [float("nan"), -5.0, float("-inf")])
+async def test_a_wish_that_nobody_can_follow_is_none(install: Install, wish_s: float) -> None:
+    """Slept on, no number never ends: the lane stands, and with it every other timer of the loop is in doubt."""
+    install.platform.fail("send", rate_limited(wish_s))
+    async with install.start() as life:
+        await life.say("hi")
+        assert await life.settled(1) == [("m1", "completed")]
+
+    assert (install.platform.texts(), install.clock.sleeps) == (["HI"], [1.0])
+
+
+class Leaking(FakeChannel):
+    """Its library lets a cancellation out that nobody asked for."""
+
+    left = 1
+
+    async def send(self, message: Message, reply: Reply, key: str) -> str:
+        if self.left:
+            self.left -= 1
+            raise asyncio.CancelledError
+        return await super().send(message, reply, key)
+
+    @asynccontextmanager
+    async def download(self, attachment: Attachment) -> AsyncGenerator[AsyncIterator[bytes]]:
+        raise asyncio.CancelledError
+        yield  # pragma: no cover
+
+
+async def test_a_send_that_breaks_off_by_itself_is_one_whose_fate_is_unknown(install: Install) -> None:
+    async with install.start(channel=Leaking("chat", platform=install.platform, can=())) as life:
+        await life.say("hi")
+        assert await life.settled(1) == [("m1", "completed")]
+
+    assert (install.platform.texts(), install.outcomes()) == ([f"{MARK}HI"], {"m1": "answered"})
+
+
+async def test_a_download_that_breaks_off_by_itself_fails_its_message_and_not_its_lane(install: Install) -> None:
+    channel = Leaking("chat", platform=install.platform, can=["downloads"])
+    channel.left = 0
+    async with install.start(channel=channel) as life:
+        picture = (Attachment("image", "picture", "image/png"),)
+        await life.gateway.ingest(message("look", channel="chat", sender="1", attachments=picture), channel)
+        await life.say("next", "m2")
+        assert await life.settled(2) == [("m1", "failed"), ("m2", "completed")]
+
+
+async def test_half_a_character_in_what_a_platform_says_is_replaced(install: Install) -> None:
+    """Else the disk refuses the note that a reply was sent, and the next start sends it again."""
+
+    class Odd(FakeChannel):
+        async def send(self, message: Message, reply: Reply, key: str) -> str:
+            return f"{await super().send(message, reply, key)}\ud800"
+
+    async with install.start(channel=Odd("chat", platform=install.platform, can=())) as life:
+        await life.say("hi")
+        await life.settled(1)
+
+    assert install.rows("SELECT state, platform_id FROM outbox") == [("sent", "p1\ufffd")]
 
 
 async def test_a_wait_that_is_too_long_is_not_waited(install: Install) -> None:
