@@ -26,6 +26,11 @@ def access_rules(config: Config) -> dict[str, Access]:
     return {**LOCAL, **{spec.name: spec.access(config) for spec in CHANNELS}}
 
 
+def enabled_channels(config: Config) -> tuple[str, ...]:
+    """Return the remote channels that the owner switched on."""
+    return tuple(spec.name for spec in CHANNELS if config.section(spec.section, spec.settings).enabled)
+
+
 def stream_tiers(config: Config) -> dict[str, StreamTier]:
     """Return how each channel streams, as far as the configuration says."""
     found: dict[str, StreamTier] = {}

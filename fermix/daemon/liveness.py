@@ -16,6 +16,7 @@ from fermix.protocol.methods import ChannelHealth
 SILENT_S = 90.0  # the longest poll of a platform lasts 50 s, and a heartbeat comes within 45 s
 LOOK_S = 5.0
 
+NO_ADAPTER = "this version cannot connect to it; what is sent there is not read"
 NO_SIGN = "no sign of life yet; a message sent there now may not be read"
 SILENT = f"no sign of life for more than {SILENT_S:g} s; a message sent there now may not be read"
 
@@ -28,12 +29,15 @@ def judge(channel: Channel, now: float) -> ChannelHealth:
 
 
 class ChannelWatch:
-    """A service that looks at every channel again and again."""
+    """A service that looks at every channel again and again. `enabled` are the names that the owner switched on: one
+    that nothing here connects to is degraded too.
+    """
 
     name = "channels"
 
-    def __init__(self, channels: Sequence[Channel], events: Events, clock: Clock) -> None:
+    def __init__(self, channels: Sequence[Channel], enabled: Sequence[str], events: Events, clock: Clock) -> None:
         self._channels = channels
+        self._enabled = enabled
         self._events = events
         self._clock = clock
         self._rows: dict[str, ChannelHealth] = {}
@@ -51,9 +55,15 @@ class ChannelWatch:
 
     def _look(self) -> None:
         now = self._clock.monotonic()
-        for channel in self._channels:
-            row = judge(channel, now)
-            if row != self._rows.get(channel.name):
-                self._rows[channel.name] = row
+        rows = [judge(channel, now) for channel in self._channels]
+        connected = {row["channel"] for row in rows}
+        rows += [_unconnected(name) for name in self._enabled if name not in connected]
+        for row in rows:
+            if row != self._rows.get(row["channel"]):
+                self._rows[row["channel"]] = row
                 state = "down" if row["reason"] else "up"
-                self._events.emit(ServiceState(f"channel {channel.name}", state, row["reason"]))
+                self._events.emit(ServiceState(f"channel {row['channel']}", state, row["reason"]))
+
+
+def _unconnected(name: str) -> ChannelHealth:
+    return {"channel": name, "state": "degraded", "reason": NO_ADAPTER}

@@ -25,7 +25,7 @@ from fermix.agent.providers.local_files import LocalFiles
 from fermix.agent.registry import CapabilityRegistry
 from fermix.agent.sandbox import Policy, Sandbox, SandboxSettings
 from fermix.agent.tools.catalog import ToolDeps, build_tools
-from fermix.channels.catalog import access_rules, album_times, stream_tiers
+from fermix.channels.catalog import access_rules, album_times, enabled_channels, stream_tiers
 from fermix.channels.local import LocalChannel
 from fermix.clock import SystemClock
 from fermix.config.model import Config
@@ -119,8 +119,8 @@ async def serve(start: Start) -> None:
         )
         control = Control(home, start.environ, config, parts, stop)
         desk = answers.Rooms(home, clock, gateway, local, conversations, audience, health, routes, workers, control)
-        socket, watch = SocketServer(home.daemon_socket, Answers(desk), audience), ChannelWatch([local], events, clock)
-        health.watch_channels(watch)
+        socket = SocketServer(home.daemon_socket, Answers(desk), audience)
+        health.watch_channels(watch := ChannelWatch([local], enabled_channels(config), events, clock))
         await house.enter_async_context(Supervisor([watch, socket, http], OURS, events, clock))
         await house.enter_async_context(
             Supervisor([embedded, transcriber.local, *_unpacked(start, clock)], OUTSIDE, events, clock)
@@ -134,7 +134,7 @@ async def serve(start: Start) -> None:
 def _until_told() -> asyncio.Event:
     """Return what is set when the system or a client wants the daemon to end."""
     stop = asyncio.Event()
-    for signum in (signal.SIGTERM, signal.SIGINT):
+    for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):  # the last one when its terminal is closed
         asyncio.get_running_loop().add_signal_handler(signum, stop.set)
     return stop
 

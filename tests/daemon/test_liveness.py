@@ -15,7 +15,7 @@ from fermix.clock import SystemClock
 from fermix.daemon.audience import Audience
 from fermix.daemon.health import HealthBoard
 from fermix.daemon.http import HttpServer
-from fermix.daemon.liveness import LOOK_S, NO_SIGN, SILENT, SILENT_S, ChannelWatch, judge
+from fermix.daemon.liveness import LOOK_S, NO_ADAPTER, NO_SIGN, SILENT, SILENT_S, ChannelWatch, judge
 from fermix.events import EventQueue, Events, ServiceState
 from fermix.home import Home
 from tests.daemon.house import FakeModels, running
@@ -41,12 +41,24 @@ def test_the_local_channel_is_always_alive() -> None:
     assert judge(LocalChannel(Audience(EventQueue(1))), SystemClock().monotonic())["state"] == "ready"
 
 
+async def test_a_channel_that_is_on_and_that_nothing_connects_to_is_degraded() -> None:
+    clock, events = ManualClock(), Events(ManualClock())
+    channel = FakeChannel("telegram")
+    channel.alive_at = clock.monotonic()
+    watch = ChannelWatch([channel], ["telegram", "slack"], events, clock)
+    async with running(watch.run):
+        assert watch.rows() == [
+            {"channel": "telegram", "state": "ready", "reason": ""},
+            {"channel": "slack", "state": "degraded", "reason": NO_ADAPTER},
+        ]
+
+
 async def test_who_watches_is_told_once_when_a_channel_falls_silent_and_when_it_is_back() -> None:
     clock, channel = ManualClock(), FakeChannel("telegram")
     channel.alive_at = None
     events = Events(clock)
     with events.subscribe(100) as news:
-        watch = ChannelWatch([channel], events, clock)
+        watch = ChannelWatch([channel], [], events, clock)
         told: list[ServiceState] = []
         async with running(watch.run):
             for alive_at in (None, 5.0, 5.0, None):
@@ -80,7 +92,7 @@ async def test_a_channel_that_nobody_reads_makes_the_daemon_not_ready(tmp_path: 
     events = Events(clock)
     async with AsyncExitStack() as stack:
         health = HealthBoard(Home(tmp_path), clock, stack.enter_context(events.subscribe(100)))
-        watch, http = ChannelWatch([channel], events, clock), HttpServer("127.0.0.1", 0, health)
+        watch, http = ChannelWatch([channel], [], events, clock), HttpServer("127.0.0.1", 0, health)
         health.watch_models(FakeModels())
         health.watch_channels(watch)
         await stack.enter_async_context(running(watch.run))

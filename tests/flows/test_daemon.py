@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
 import stat
 import time
@@ -90,6 +91,15 @@ def test_sigterm_stops_a_turn_that_will_not_end(tmp_path: Path) -> None:
         assert time.monotonic() - began < 10
         client.communicate(timeout=5)
         assert client.returncode == 1
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_ends_the_daemon_in_order(product: Product, signum: signal.Signals) -> None:
+    """Also the one of a terminal that is closed over it."""
+    assert product.daemon is not None
+    product.daemon.send_signal(signum)
+    assert product.daemon.wait(WAIT_S) == 0
+    assert not (product.home / "daemon.sock").exists()
 
 
 def test_stop_ends_the_daemon(product: Product) -> None:
