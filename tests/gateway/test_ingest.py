@@ -472,6 +472,16 @@ async def test_half_a_character_in_an_answer_keeps_it_from_no_row(install: Insta
     assert install.rows("SELECT answer FROM inbox") == [("a � b",)]
 
 
+async def test_the_row_of_a_message_knows_whether_its_sender_may_run_commands(install: Install) -> None:
+    async with install.start() as life:
+        for sender in ("1", "2", "4"):
+            await life.say("hi", sender, sender=sender)
+        await life.settled(3)
+
+    rows = install.rows("SELECT message_id, commands FROM inbox ORDER BY id")
+    assert rows == [("1", 1), ("2", 0), ("4", 1)]
+
+
 async def test_the_row_of_a_message_knows_its_trust(install: Install) -> None:
     async with install.start() as life:
         await life.say("hi", "m1", sender="1")

@@ -9,8 +9,12 @@ from contextlib import asynccontextmanager
 import pytest
 
 from fermix.agent.turn import ReplyPort, Turn, TurnOutcome
+from fermix.clock import SystemClock
+from fermix.events import Events
 from fermix.gateway.commands.catalog import COMMANDS
 from fermix.gateway.gateway import FULL
+from fermix.gateway.queue import Lanes
+from fermix.message import ConversationKey
 from fermix.trust import Trust
 from tests.fakes.channel import FakeAgent, completed, message
 from tests.gateway.conftest import Install, Open
@@ -46,6 +50,35 @@ FULL_LANES = {
     "full of messages": ("waits", 50),
     "full of bytes": ("x" * 250_000, 4),
 }
+
+
+class Stopped:
+    """Work that must not run."""
+
+    def __init__(self) -> None:
+        self.dropped = 0
+
+    async def run(self) -> None:
+        raise AssertionError("it was stopped before it came")
+
+    def drop(self) -> None:
+        self.dropped += 1
+
+    def stop(self) -> None: ...
+
+    def leave(self) -> None: ...
+
+
+async def test_what_was_stopped_before_its_work_came_is_dropped_when_it_comes() -> None:
+    work = Stopped()
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        lanes = Lanes(group, Events(SystemClock()))
+        slot = lanes.reserve(ConversationKey("chat", "1", "root"), "m1")
+        assert not slot.stop()
+        assert slot.fill(work)
+        await lanes.idle()
+
+    assert work.dropped == 1
 
 
 @pytest.mark.parametrize(("text", "count"), FULL_LANES.values(), ids=FULL_LANES)

@@ -534,6 +534,20 @@ async def test_replies_that_are_dropped_behind_a_running_turn_are_noted_as_given
     assert install.rows("SELECT state FROM outbox WHERE text = 'second'") == [("failed",)]
 
 
+async def test_a_shutdown_does_not_wait_for_a_draft_that_is_being_removed(
+    install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fermix.gateway.gateway.DRAIN_S", 0.01)
+    channel = FakeChannel("chat", platform=install.platform, can=("drafts",))
+    async with install.ledger() as ledger:
+        ledger.draft(await left(ledger), await channel.open(chat("hi"), "half an ans", "k"))
+    install.platform.fail("discard", slow(asyncio.Event()))
+    async with asyncio.timeout(5), install.start(channel=channel):
+        await install.platform.until(lambda: install.platform.calls["discard"] == 1)
+
+    assert install.outcomes() == {"m1": None}
+
+
 async def test_a_send_that_gets_no_answer_in_time_may_have_landed(
     install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
