@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from fermix.agent.memory import conversations
@@ -22,7 +23,7 @@ def _acknowledge_before_the_write() -> None:
         verdict = self._rooms.authorizer.resolve(message)
         assert isinstance(verdict, Authorization)
         received: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._start(self._intake(message, verdict, channel, received), message)
+        self._start(message, partial(self._intake, message, verdict, channel, received))
 
     Gateway.ingest = hasty
 
