@@ -94,11 +94,13 @@ class Items:
 
     def __init__(self) -> None:
         self._texts = [""]
+        self._fresh: list[str] = []  # of the last text, joined when it is asked for: each word is copied once
         self._at = 0
 
     @property
     def text(self) -> str:
         """What is known so far of the text that is shown now."""
+        self._join()
         return self._texts[self._at]
 
     @property
@@ -110,8 +112,11 @@ class Items:
         """Take the next part; returns whether it says anything new."""
         match delta:
             case TextDelta(text):
-                self._texts[-1] += text if self._texts[-1] else text.lstrip()
-            case ToolCallDelta() if self._texts[-1]:
+                fresh = text if self._texts[-1] or self._fresh else text.lstrip()
+                if fresh:
+                    self._fresh.append(fresh)
+            case ToolCallDelta() if self._texts[-1] or self._fresh:
+                self._join()
                 self._texts.append("")
             case _:
                 return False
@@ -119,6 +124,11 @@ class Items:
 
     def go_on(self) -> None:
         self._at += 1
+
+    def _join(self) -> None:
+        if self._fresh:
+            self._texts[-1] += "".join(self._fresh)
+            self._fresh.clear()
 
 
 class Silence:

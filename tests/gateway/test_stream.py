@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from fermix.agent.model import TextDelta
+from fermix.agent.model import TextDelta, ToolCallDelta
 from fermix.agent.turn import Completed, Failed, ReplyPort, Turn, TurnOutcome
 from fermix.channels.catalog import stream_tiers
 from fermix.config.load import build
 from fermix.gateway import gateway as gateway_module
 from fermix.gateway.channel import StreamTier
 from fermix.gateway.delivery import MARK
-from fermix.gateway.stream import resolve_tier
+from fermix.gateway.stream import Items, resolve_tier
 from fermix.home import Home
 from fermix.message import Text
 from fermix.setup.sections import SECTIONS
@@ -322,3 +322,17 @@ async def test_no_draft_whose_opening_got_no_answer_is_left_behind(
     assert len(drafts) == (0 if can_find(finds) else 1)
     if ends == "restart":
         assert install.platform.texts()[-1] == ("HI" if can_find(finds) else f"{MARK}HI")
+
+
+@pytest.mark.timeout(20)
+def test_a_flood_of_deltas_costs_each_of_them_once() -> None:
+    """A server may send an answer letter by letter; were all of it copied for each, nothing else would run."""
+    items = Items()
+    for _ in range(400_000):
+        assert items.add(TextDelta("word"))
+    items.add(ToolCallDelta("look"))
+    items.add(TextDelta(" \n"))
+    items.add(TextDelta(" more"))
+    assert (len(items.text), items.is_last) == (1_600_000, False)
+    items.go_on()
+    assert (items.text, items.is_last) == ("more", True)
