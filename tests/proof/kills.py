@@ -254,7 +254,7 @@ def problems(trial: Trial) -> list[str]:
         if trial.mode == "drafts":
             unknown = [one for one in mine if one.id not in known]
             mine = [one for one in mine if one.id in known]
-            if unknown and not any(one.text.startswith((MARK, EXCUSED)) for one in mine):
+            if unknown and not any(one.text.startswith((MARK, EXCUSED)) for one in (*mine, *unknown)):
                 found.append(f"{said.id} has left something in the chat that nobody was told of: {unknown}")
         texts = [one.text for one in mine]
         if trial.mode == "parts" and texts:
