@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from bench import crowd, gateway, load, memory, screen, startup, turn
+from bench import crowd, gateway, load, memory, screen, startup, turn, walls
 
 PARTS = {
     "turn": turn.figures,
@@ -14,6 +14,7 @@ PARTS = {
     "gateway": gateway.figures,
     "crowd": crowd.figures,
     "screen": screen.figures,
+    "walls": walls.figures,
 }
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -25,6 +26,11 @@ class Workers:
     async def run(self, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._pool, lambda: fn(*args, **kwargs))
+
+    def post(self, fn: Callable[[], None]) -> None:
+        """Let it run by itself; nobody learns how it ended. Does nothing once closed."""
+        with suppress(RuntimeError):
+            self._pool.submit(fn)
 
     def close(self) -> None:
         """Let running calls end by themselves; start no waiting one."""

@@ -25,7 +25,7 @@ TARGET = ROOT / "dist" / "fermix"
 SOURCE_PARTS = ("fermix", "packaging", "pyproject.toml", "setup.py", "fermix.spec", "README.md")
 EXTRAS = "build,keyring"
 TOOLS = ("gcc", "strip", "objdump", "patchelf", "zstd")
-BUILT_HERE = shutil.ignore_patterns("*.so", "SHA256SUMS", "__pycache__")
+BUILT_HERE = shutil.ignore_patterns("*.so", "confine", "SHA256SUMS", "__pycache__")
 
 
 def build(*, level: int) -> None:
@@ -81,7 +81,8 @@ def freeze(source: Path, programs: Path) -> Path:
 
 def record_native_files(folder: Path) -> None:
     """Write anew the hashes that the daemon compares: strip changed the files after they were built."""
-    hashes = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in sorted(folder.glob("*.so"))]
+    built = sorted((*folder.glob("*.so"), folder / "confine"))
+    hashes = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in built]
     (folder / "SHA256SUMS").write_text("".join(hashes), encoding="ascii")
 
 

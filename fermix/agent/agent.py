@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 
@@ -42,6 +42,8 @@ class AgentServices:
     workers: Workers
     events: Events
     clock: Clock
+    ended: Callable[[Turn], None] = lambda _turn: None
+    """Told of every turn that has ended; never waits and never raises."""
 
 
 class Agent:
@@ -77,7 +79,10 @@ class Agent:
 
     async def run(self, turn: Turn, port: ReplyPort) -> TurnOutcome:
         """Answer one message. Raises nothing that was foreseen; cancellation passes through."""
-        return await self._runner.run(turn, port)
+        try:
+            return await self._runner.run(turn, port)
+        finally:
+            self._services.ended(turn)
 
     async def commit(self, turn: Turn, outcome: Completed) -> None:
         """Store what a turn added, after its reply was delivered. A history that fails is logged."""

@@ -80,6 +80,8 @@ class Control(Protocol):
 
     def channels(self) -> Channels: ...
 
+    async def commands(self) -> str: ...
+
 
 @dataclass(frozen=True, slots=True)
 class Rooms:
@@ -220,6 +222,7 @@ class Answers:
             "local_model": rooms.models.local(),
             "services": rooms.health.services(),
             "channels": rooms.health.channels(),
+            "commands": await rooms.control.commands(),
             "environment": rooms.control.environment(),
             "turns_running": running,
             "turns_waiting": waiting,

@@ -162,6 +162,10 @@ class Control:
     def stop(self) -> None:
         self._stop.set()
 
+    async def commands(self) -> str:
+        """Say what holds the commands of tools on this system."""
+        return await self._parts.policy.walls()
+
     def channels(self) -> Channels:
         """Tell which channels are configured and who was denied."""
         authorizer = self._parts.authorizer

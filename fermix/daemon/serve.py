@@ -12,6 +12,7 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from fermix import __version__
@@ -25,6 +26,7 @@ from fermix.agent.providers.local_files import LocalFiles
 from fermix.agent.registry import CapabilityRegistry
 from fermix.agent.sandbox import Policy, Sandbox, SandboxSettings
 from fermix.agent.tools.catalog import ToolDeps, build_tools
+from fermix.agent.turn import Turn
 from fermix.channels.catalog import access_rules, album_times, enabled_channels, stream_tiers
 from fermix.channels.local import LocalChannel
 from fermix.clock import SystemClock
@@ -97,16 +99,17 @@ async def serve(start: Start) -> None:
         routes = Routes(net, embedded, events, clock)
         routes.use(start.candidates, config.core.local_model)
         health.watch_models(routes)
-        sandbox = Sandbox(config[SandboxSettings], home, start.launch_folder, Path.home(), start.environ)
+        sandbox = _sandbox(start, workers)
         policy, approvals = Policy(sandbox, home, SECTIONS, workers, clock), Approvals(clock)
         registry = CapabilityRegistry(start.tools(ToolDeps(sandbox, workers, policy, approvals, start.program)))
         agent = await house.enter_async_context(
             Agent.open(
                 AgentServices(
-                    registry, routes.router, conversations, home, prompt_settings(config), workers, events, clock
+                    registry, routes.router, conversations, home, prompt_settings(config), workers, events, clock,
+                    ended=partial(_tidy, sandbox, workers),
                 )
             )
-        )
+        )  # fmt: skip
         authorizer, ledger = Authorizer(access_rules(config)), Ledger(database, clock)
         transcriber, media = _media(start, net, workers, clock)
         rooms = Rooms(agent, authorizer, ledger, conversations, policy, approvals, COMMANDS, events, clock, media)
@@ -131,12 +134,25 @@ async def serve(start: Start) -> None:
         await gateway.drain()
 
 
+def _tidy(sandbox: Sandbox, workers: Workers, turn: Turn) -> None:
+    """Remove what the commands of a turn left in their temporary folder."""
+    if (remove := sandbox.forget(turn)) is not None:
+        workers.post(remove)
+
+
 def _until_told() -> asyncio.Event:
     """Return what is set when the system or a client wants the daemon to end."""
     stop = asyncio.Event()
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):  # the last one when its terminal is closed
         asyncio.get_running_loop().add_signal_handler(signum, stop.set)
     return stop
+
+
+def _sandbox(start: Start, workers: Workers) -> Sandbox:
+    settings = start.config[SandboxSettings]
+    sandbox = Sandbox(settings, start.home, start.launch_folder, Path.home(), start.environ)
+    workers.post(sandbox.prepare)
+    return sandbox
 
 
 def _embedded(start: Start, events: Events, clock: SystemClock) -> EmbeddedModel:

@@ -213,10 +213,10 @@ static void add_children(pid_t pid)
 
 static int is_spared(PyObject *spared, pid_t pid)
 {
-    for (Py_ssize_t i = 0; i < PyTuple_Size(spared); i++)
-        if (PyLong_AsLong(PyTuple_GetItem(spared, i)) == (long)pid)
-            return 1;
-    return 0;
+    PyObject *number = PyLong_FromLong((long)pid);
+    int is_in = number != NULL && PySet_Contains(spared, number) == 1;
+    Py_XDECREF(number);
+    return is_in;
 }
 
 /* Orphans that the system handed to us: our own children in a session that is not ours. Returns how many of them
@@ -266,7 +266,7 @@ static PyObject *sweep(PyObject *self UNUSED, PyObject *args)
     PyObject *spared;
     if (!PyArg_ParseTuple(args, "iiy#O", &root, &signum, &marker, &length, &spared))
         return NULL;
-    if (!PyTuple_Check(spared) || (length > 0 && strchr(marker, '=') == NULL) || length > 1024)
+    if ((length > 0 && strchr(marker, '=') == NULL) || length > 1024)
         return raise_errno(EINVAL);
     free_reserve();
     found_count = 0;

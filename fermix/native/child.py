@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import IO, Literal
 
 from fermix.errors import Unusable
-from fermix.native.group import Pipe, ProcessGroup
+from fermix.native.confine import Behind
+from fermix.native.group import Pipe, ProcessGroup, Streams
 
 Ending = Literal["exited", "timeout", "output_cap"]
 
@@ -52,14 +53,40 @@ class Finished:
 
 
 async def run_child(
-    argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], stdin: bytes = b"", limits: Limits = DEFAULT_LIMITS
+    argv: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    stdin: bytes = b"",
+    limits: Limits = DEFAULT_LIMITS,
+    behind: Behind | None = None,
 ) -> Finished:
     """Run one command to its end or to a limit; cancelling kills it and all it started.
 
-    Raises: OSError when the program or the folder is not there or may not be used.
+    Raises: OSError when the program or the folder is not there or may not be used; CannotConfine when a wall of
+    `behind` cannot be built, and then nothing has run.
     """
+    if behind is None:
+        return await _run(argv, cwd=cwd, env=env, stdin=stdin, limits=limits)
+    with behind.report() as report:
+        command = behind.command(argv, cwd, report)
+        finished = await _run(command, cwd=Path("/"), env=env, stdin=stdin, limits=limits, passed=(report.descriptor,))
+        report.check()
+    return finished
+
+
+async def _run(
+    argv: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    stdin: bytes,
+    limits: Limits,
+    passed: Sequence[int] = (),
+) -> Finished:
     source = subprocess.PIPE if stdin else subprocess.DEVNULL
-    group = ProcessGroup(argv, cwd=cwd, env=env, stdin=source, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    streams = Streams(stdin=source, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, passed=passed)
+    group = ProcessGroup(argv, cwd=cwd, env=env, streams=streams)
     output = _Output(limits.output_bytes)
     pipe = Pipe(_stream(group.process.stdout), output.take)
     try:
@@ -109,7 +136,8 @@ class Child:
         source = subprocess.PIPE if told else subprocess.DEVNULL
         with ExitStack() as undo:
             undo.callback(errors.close)
-            group = ProcessGroup(argv, cwd=cwd, env=env, stdin=source, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            streams = Streams(stdin=source, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            group = ProcessGroup(argv, cwd=cwd, env=env, streams=streams)
             undo.pop_all()
         ends = ExitStack()
         ends.callback(errors.close)

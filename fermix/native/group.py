@@ -15,6 +15,7 @@ import secrets
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -37,15 +38,23 @@ def keep(pid: int) -> None:
     _kept.add(pid)
 
 
+@dataclass(frozen=True, slots=True)
+class Streams:
+    """A command's standard streams, as `subprocess` takes them, and the other descriptors that it gets."""
+
+    stdin: int
+    stdout: int
+    stderr: int
+    passed: Sequence[int] = ()
+
+
 class ProcessGroup:
-    """A started command in a session of its own. Its standard streams are as `subprocess` takes them.
+    """A started command in a session of its own.
 
     Raises: OSError when the program cannot be started.
     """
 
-    def __init__(
-        self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], stdin: int, stdout: int, stderr: int
-    ) -> None:
+    def __init__(self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], streams: Streams) -> None:
         self._loop = asyncio.get_running_loop()
         self._marker = f"{MARKER}={secrets.token_hex(16)}"
         self._elders = children()
@@ -57,9 +66,10 @@ class ProcessGroup:
             argv,
             cwd=cwd,
             env={name: value, **env},
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
+            stdin=streams.stdin,
+            stdout=streams.stdout,
+            stderr=streams.stderr,
+            pass_fds=streams.passed,
             bufsize=0,
             start_new_session=True,
         )

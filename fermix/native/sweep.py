@@ -40,7 +40,7 @@ def sweep_tree(root_pid: int, signum: int, *, marker: str = "", spared: Collecti
     full. Without /proc (macOS) only the group can be signalled and this returns 0.
     """
     try:
-        return native.sweep(root_pid, signum, marker.encode("ascii"), tuple(spared))
+        return native.sweep(root_pid, signum, marker.encode("ascii"), frozenset(spared))
     except OSError as error:
         if error.errno != errno.ENOSYS:
             raise

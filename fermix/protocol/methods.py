@@ -180,7 +180,9 @@ class ChannelHealth(TypedDict):
 
 
 class Status(TypedDict):
-    """`status`. `overall` as in GET /health/ready: "ready", "degraded" or "setup_required"."""
+    """`status`. `overall` as in GET /health/ready: "ready", "degraded" or "setup_required". `commands` says in words
+    what holds the commands of tools on this system.
+    """
 
     overall: Literal["ready", "degraded", "setup_required"]
     version: str
@@ -193,6 +195,7 @@ class Status(TypedDict):
     local_model: LocalRow
     services: list[ServiceRow]
     channels: list[ChannelHealth]
+    commands: str
     environment: list[str]
     turns_running: int
     turns_waiting: int

@@ -50,6 +50,7 @@ def status(home: Path) -> Status:
         "channels": [{"channel": "telegram", "state": "degraded", "reason": SILENT}],
         "environment": [],
         "turns_running": 0,
+        "commands": "confined: the kernel shows them nothing but their folders",
         "turns_waiting": 0,
         "failures": [f"http: {CONFLICT}", f"channel telegram: {SILENT}"],
     }
@@ -77,6 +78,7 @@ def test_a_pipe_gets_plain_lines_whole_and_each_problem_once(
         "service: database up",
         "service: http down",
         "service: channel telegram down",
+        "commands: confined: the kernel shows them nothing but their folders",
         "turns: 0 running, 0 waiting",
         f"missing: http: {CONFLICT}",
         f"missing: channel telegram: {SILENT}",

@@ -86,6 +86,9 @@ class FakeControl:
     def http_address(self) -> str:
         return "127.0.0.1:1"
 
+    async def commands(self) -> str:
+        return "confined"
+
     def environment(self) -> list[str]:
         return ["OPENAI_API_KEY"]
 

@@ -29,6 +29,7 @@ READY: dict[str, object] = {
     "channels": [],
     "environment": [],
     "turns_running": 0,
+    "commands": "confined",
     "turns_waiting": 0,
     "failures": [],
 }

@@ -6,8 +6,9 @@ from __future__ import annotations
 import json
 import subprocess
 import time
+import uuid
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -378,6 +379,27 @@ def test_a_question_to_a_daemon_that_is_stopping_is_told_to_come_again(tmp_path:
 
     assert (late[-1].returncode, late[-1].stdout, late[-1].stderr) == (1, "", f"fermix ask: {RESTARTING}\n")
     assert out == "finished\n"
+
+
+def test_a_killed_daemon_takes_its_commands_along(tmp_path: Path, play: Play) -> None:
+    """EXE: not even a session of its own and an ignored signal keep a command alive."""
+    mark = f"mark-{uuid.uuid4().hex}"
+    command = f"(setsid sh -c 'trap \"\" TERM HUP; sleep 60; : {mark}' &); sleep 60; : {mark}"
+    play.stage.play(Answer(calls=(Call("shell", {"command": command}),)))
+    with running(tmp_path, compatible(play.stage.base_url)) as product:
+        client = product.spawn("ask", "run it")
+        _until(lambda: len(_processes_with(mark)) >= 4)
+        product.kill()
+        client.communicate(timeout=20)
+        _until(lambda: not _processes_with(mark))
+
+
+def _processes_with(mark: str) -> list[str]:
+    found: list[str] = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            found += [path.parent.name] if mark in path.read_text(encoding="utf-8", errors="replace") else []
+    return found
 
 
 def test_a_second_daemon_leaves_the_first_one_alone(play: Play) -> None:

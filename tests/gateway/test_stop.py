@@ -7,8 +7,8 @@ still held, so it has waited for nothing; then nothing of the turn starts, and t
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -29,7 +29,7 @@ from tests.waiting import until
 KEY = ConversationKey("chat", "chat", "root")
 LONG = "The quick brown fox jumps over the lazy dog. " * 40
 FINE = Answer(text="Fine.")
-PROGRAM = "echo $$ >one; (echo $BASHPID >two; exec sleep 600) & setsid sleep 600 & echo $! >three; wait"
+PROGRAM = ": {mark}; (sh -c 'sleep 600; : {mark}') & setsid sh -c 'sleep 600; : {mark}' & wait"
 
 
 async def stop(rooms: Whole, sender: str = "1") -> str:
@@ -96,17 +96,15 @@ async def test_while_the_model_streams(tmp_path: Path, tier: StreamTier) -> None
 
 async def test_while_a_command_runs(tmp_path: Path) -> None:
     """QUE-01 (c): its children are gone, one in a session of its own as well; the call behind it never runs."""
-    made = Answer(calls=(Call("shell", {"command": PROGRAM}), Call("shell", {"command": "touch second"})))
+    program = PROGRAM.format(mark=tmp_path)
+    made = Answer(calls=(Call("shell", {"command": program}), Call("shell", {"command": "touch second"})))
     async with whole_in(tmp_path, [made, FINE]) as rooms:
-        pids = [rooms.workspace / name for name in ("one", "two", "three")]
         await rooms.say("hi")
-        await until(lambda: all(path.exists() and path.read_text() for path in pids))
-        running = [int(path.read_text()) for path in pids]
-        assert all(_is_alive(pid) for pid in running)
+        await until(lambda: _shells_of(tmp_path) >= 3)
 
         assert await stop(rooms) == "Stopped."
         assert await rooms.settled(2) == {"m1": "cancelled", "stop": "handled"}
-        assert not any(_is_alive(pid) for pid in running)
+        assert _shells_of(tmp_path) == 0
         await goes_on(rooms)
         assert not (rooms.workspace / "second").exists()
         assert (await outcome(rooms), len(rooms.model.requests)) == ("stopped", 2)
@@ -412,12 +410,14 @@ async def test_from_a_client_that_asks_for_it_without_a_message(tmp_path: Path) 
         await goes_on(rooms)
 
 
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
+def _shells_of(mark: Path) -> int:
+    """Count the living shells with the mark in their command; those that only wait for their end are gone."""
+    found = 0
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            words = path.read_bytes().split(b"\0")
+            found += words[0].endswith(b"sh") and any(str(mark).encode() in word for word in words[2:])
+    return found
 
 
 def _telling(run: object) -> Capability:

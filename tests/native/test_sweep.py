@@ -245,7 +245,7 @@ def test_the_end_of_a_daemon_ends_its_commands() -> None:
 
 @covers("native.only-c")
 def test_there_is_one_small_piece_of_c_in_the_process() -> None:
-    sources = [path.name for path in (ROOT / "fermix").rglob("*.c")]
+    sources = {path.name for path in (ROOT / "fermix").rglob("*.c")}
 
-    assert sources == ["_native.c"]
+    assert sources == {"_native.c", "confine.c"}  # the second one is a program of its own
     assert len((ROOT / "fermix/native/_native.c").read_text(encoding="utf-8").splitlines()) <= 400

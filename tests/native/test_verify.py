@@ -19,8 +19,8 @@ BUILT = "_native.abi3.so"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    for name in (BUILT, "SHA256SUMS"):
-        shutil.copy(FOLDER / name, tmp_path / name)
+    for path in (FOLDER / "SHA256SUMS", *FOLDER.glob("*.so"), *FOLDER.glob("confine")):
+        shutil.copy(path, tmp_path)
     return tmp_path
 
 

@@ -52,6 +52,10 @@ class Policy:
     def sandbox(self) -> Sandbox:
         return self._sandbox
 
+    async def walls(self) -> str:
+        """Say in words what this system holds of a command's walls."""
+        return await self._workers.run(self._sandbox.walls)
+
     async def propose(self, change: Change) -> Proposal:
         """Work out what a change would do. Raises: Refused with the reason when it must not or need not be done."""
         return await self._workers.run(self._propose, change)

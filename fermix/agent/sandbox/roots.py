@@ -2,7 +2,7 @@
 
 The order never changes: protected, then blocked, then inside a root, else outside. Protected and blocked places
 are also known by their identity on disk, so another spelling of a name (letter case, a hard link) is no way in.
-This is a policy on paths that tools open; a running command is not confined by it.
+Tools open paths by this policy; `walls.py` draws the walls of commands from it.
 """
 
 from __future__ import annotations
@@ -98,6 +98,11 @@ class Roots:
         if path in homes or _touches((path, *path.parents), self._protected):
             return "it is, or holds, a home or a protected path"
         return None
+
+    def hidden(self) -> tuple[Path, ...]:
+        """Return what no command may see, though it lies inside an open folder: all of our own home but its roots."""
+        system = frozenset(real(Path(text)) for text in OF_THE_SYSTEM)
+        return (self._home, *(path for path in self._protected if path not in system), *self._blocked)
 
     def closed_identities(self) -> frozenset[Identity]:
         """Return what a walk through a root must pass by."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +17,11 @@ from pathlib import Path
 from fermix.agent.sandbox.environment import command_environment, own_environment
 from fermix.agent.sandbox.roots import Identity, Root, Roots, real
 from fermix.agent.sandbox.settings import SandboxSettings
+from fermix.agent.sandbox.walls import Confinement, told
 from fermix.agent.turn import Turn
-from fermix.errors import OutsideSandbox
+from fermix.errors import OutsideSandbox, Refused
 from fermix.home import Home
+from fermix.native.confine import Behind
 from fermix.native.opener import open_beneath
 from fermix.trust import Trust
 
@@ -60,6 +62,14 @@ class Place:
             raise OutsideSandbox(str(self.path), "protected, no tool may touch it")
 
 
+@dataclass(frozen=True, slots=True)
+class Confined:
+    """How a command runs: its walls, None where this system holds none, and its variables."""
+
+    behind: Behind | None
+    environment: Mapping[str, str]
+
+
 class Sandbox:
     """The policy of one daemon. Knows nothing of any tool."""
 
@@ -74,6 +84,7 @@ class Sandbox:
         self._roots = self.roots_under(settings)
         self._workspace = home.workspace
         self._environment = command_environment(environ)
+        self._confinement = Confinement(user_home, home.run / "commands", environ)
         self.own_environment = own_environment(environ)
 
     @property
@@ -116,9 +127,33 @@ class Sandbox:
             return OutsideSandbox(refusal.path, f"{refusal.reason}; {self._roots.how_to_open(folder)}")
         return None
 
-    def environment(self, turn: Turn) -> dict[str, str]:
-        """Return the variables of a command."""
-        return dict(self._environment)
+    def confined(self, turn: Turn) -> Confined:
+        """Return what a command of this turn runs with and behind.
+
+        Raises: Refused when nothing here can hold it and it must not run without.
+        """
+        network = self._settings.network and turn.trust is Trust.OPERATOR
+        roots = (root.path for root in self.roots_for(turn))
+        open_folders = [path for path in roots if self._roots.why_closed(path) is None]
+        behind = self._confinement.behind(
+            turn.id, open_folders, self._roots.hidden(), network=network, look_at=(real(self._home.skills),)
+        )
+        if behind is None and (self._settings.mode == "strict" or not network):
+            problem = self._confinement.kernel().problem or "this system cannot close the network to a command"
+            raise Refused("the command cannot be confined", user_text=f"Commands cannot be confined here: {problem}")
+        return Confined(behind, {**self._environment, **({} if behind is None else behind.variables())})
+
+    def prepare(self) -> None:
+        """Find out what holds commands here and remove what those of a killed daemon left. Blocking."""
+        self._confinement.kernel()
+
+    def forget(self, turn: Turn) -> Callable[[], None] | None:
+        """Return what removes the temporary folder of a turn that has ended, None when it had none."""
+        return self._confinement.forget(turn.id)
+
+    def walls(self) -> str:
+        """Say in words what this system holds of a command's walls. Blocking."""
+        return told(self._confinement.kernel())
 
     def find(self, turn: Turn, path: str) -> Place:
         """Return the place that a text means in this turn.

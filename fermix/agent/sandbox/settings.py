@@ -37,3 +37,5 @@ class SandboxSettings(Settings):
     """The grants: further folders."""
     blocked_roots: tuple[Folder, ...] = ()
     """Folders that stay closed even inside an allowed one."""
+    network: bool = True
+    """Whether the operator's commands may use the network; those of others never may."""

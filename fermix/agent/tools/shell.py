@@ -62,10 +62,13 @@ class Shell:
         if "\0" in command or valid_text(command) != command:
             return ToolResult(False, "a command cannot hold a NUL character or half a surrogate pair")
         limits = Limits(timeout_s=timeout_ms / 1_000 if isinstance(timeout_ms, int) else None)
-        environment = self._sandbox.environment(context.turn)
         try:
             cwd, note = await self._workers.run(self._folder, context.turn, str(folder) if folder else None)
-            finished = await run_child([self._program, "-c", command], cwd=cwd, env=environment, limits=limits)
+            confined = await self._workers.run(self._sandbox.confined, context.turn)
+            finished = await run_child(
+                [self._program, "-c", command],
+                cwd=cwd, env=confined.environment, limits=limits, behind=confined.behind,
+            )  # fmt: skip
         except OSError as error:
             return ToolResult(False, f"the command could not be started: {error.strerror} ({error.filename})")
         return _result(finished, limits, note)

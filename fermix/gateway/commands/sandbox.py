@@ -34,7 +34,7 @@ async def _revoke(context: CommandContext) -> None:
 async def _sandbox(context: CommandContext) -> None:
     match context.rest.split():
         case [] | ["status"]:
-            await context.replier.tell(_status(context))
+            await context.replier.tell(await _status(context))
         case ["explain"]:
             await context.replier.tell(_explain(context))
         case ["mode", mode] if mode in MODES:
@@ -73,11 +73,13 @@ def _path(rest: str) -> str:
     return path.strip() if word == "path" else ""
 
 
-def _status(context: CommandContext) -> str:
+async def _status(context: CommandContext) -> str:
     sandbox = context.policy.sandbox
+    walls = await context.policy.walls()
     grants = len(sandbox.settings.allowed_roots)
     folders = "folder" if grants == 1 else "folders"
-    return f"Mode `{sandbox.settings.mode}`, {grants} granted {folders}. `/sandbox explain` lists what is open."
+    mode = f"Mode `{sandbox.settings.mode}`, {grants} granted {folders}. Commands: {walls}."
+    return f"{mode} `/sandbox explain` lists what is open."
 
 
 def _explain(context: CommandContext) -> str:

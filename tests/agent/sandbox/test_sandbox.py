@@ -321,7 +321,7 @@ def test_swapping_a_folder_for_a_link_never_opens_the_outside(machine: Machine, 
 
 def test_a_command_sees_no_key_and_no_terminal_program(machine: Machine) -> None:
     """R-40, EXE-07: an allow list, and nobody to ask."""
-    environment = machine.sandbox().environment(NOWHERE)
+    environment = machine.sandbox().confined(NOWHERE).environment
 
     assert environment["PATH"] == "/bin"
     assert environment["GIT_TERMINAL_PROMPT"] == "0"

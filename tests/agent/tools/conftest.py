@@ -80,5 +80,6 @@ def toolbox(tmp_path: Path) -> Iterator[Toolbox]:
     assert (open_descriptors(), children()) == before
 
 
-def open_descriptors() -> set[str]:
-    return {path.name for path in Path("/proc/self/fd").iterdir() if path.exists()}
+def open_descriptors() -> list[str]:
+    """By what they are, not by number: the sweep gives up its reserve and takes it again."""
+    return sorted(str(path.readlink()) for path in Path("/proc/self/fd").iterdir() if path.exists())
