@@ -88,10 +88,10 @@ async def _run(
     streams = Streams(stdin=source, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, passed=passed)
     group = ProcessGroup(argv, cwd=cwd, env=env, streams=streams)
     output = _Output(limits.output_bytes)
-    pipe = Pipe(_stream(group.process.stdout), output.take)
+    pipe = Pipe(_stream(group.stdout), output.take)
     try:
         if stdin:
-            await _feed(_stream(group.process.stdin), stdin)
+            await _feed(_stream(group.stdin), stdin)
         ending = await _first_ending(group, output, limits.timeout_s)
         if ending != "exited":
             output.keep_no_more()
@@ -141,14 +141,14 @@ class Child:
             undo.pop_all()
         ends = ExitStack()
         ends.callback(errors.close)
-        ends.callback(Pipe(_stream(group.process.stderr), errors.take).close)
+        ends.callback(Pipe(_stream(group.stderr), errors.take).close)
         try:
             stdout = asyncio.StreamReader(LINE_BYTES)
             transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-                lambda: asyncio.StreamReaderProtocol(stdout), _stream(group.process.stdout)
+                lambda: asyncio.StreamReaderProtocol(stdout), _stream(group.stdout)
             )
             ends.callback(transport.close)
-            stdin = await _writer(_stream(group.process.stdin), ends) if told else None
+            stdin = await _writer(_stream(group.stdin), ends) if told else None
             yield cls(group, stdout, errors, stdin)
         finally:
             try:

@@ -15,6 +15,7 @@ import secrets
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -40,7 +41,9 @@ def keep(pid: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Streams:
-    """A command's standard streams, as `subprocess` takes them, and the other descriptors that it gets."""
+    """A command's standard streams by the names of `subprocess`: stdin DEVNULL or PIPE, stdout PIPE, stderr PIPE or
+    STDOUT; and the other descriptors that it gets.
+    """
 
     stdin: int
     stdout: int
@@ -49,7 +52,7 @@ class Streams:
 
 
 class ProcessGroup:
-    """A started command in a session of its own.
+    """A started command in a session of its own. `stdin`, `stdout` and `stderr` are our ends of its pipes.
 
     Raises: OSError when the program cannot be started.
     """
@@ -62,20 +65,25 @@ class ProcessGroup:
         self.ended: asyncio.Future[None] = self._loop.create_future()
         become_subreaper()
         name, _, value = self._marker.partition("=")
-        self.process = subprocess.Popen(
-            argv,
-            cwd=cwd,
-            env={name: value, **env},
-            stdin=streams.stdin,
-            stdout=streams.stdout,
-            stderr=streams.stderr,
-            pass_fds=streams.passed,
-            bufsize=0,
-            start_new_session=True,
-        )
-        self.pid = self.process.pid
-        keep(self.pid)
-        self._watch_exit()
+        # The pipes are made here: Popen of Python 3.11.2 loses those it made when it then runs out of descriptors.
+        with ExitStack() as ours, ExitStack() as its:
+            stdin, self.stdin = _read_by_child(streams.stdin, ours, its)
+            stdout, self.stdout = _written_by_child(streams.stdout, ours, its)
+            stderr, self.stderr = _written_by_child(streams.stderr, ours, its)
+            self.process = subprocess.Popen(
+                argv,
+                cwd=cwd,
+                env={name: value, **env},
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                pass_fds=streams.passed,
+                start_new_session=True,
+            )
+            self.pid = self.process.pid
+            keep(self.pid)
+            self._watch_exit()
+            ours.pop_all()
 
     def signal_all(self, signum: int) -> None:
         """Signal the group and every descendant outside of it; nothing once all have ended."""
@@ -150,6 +158,25 @@ class ProcessGroup:
 
     def _sweep(self, signum: int) -> int:
         return sweep_tree(self.pid, signum, marker=self._marker, spared=self._elders | _kept)
+
+
+def _read_by_child(wish: int, ours: ExitStack, its: ExitStack) -> tuple[int, IO[bytes] | None]:
+    """Return the child's end, which is closed here once it has its own, and ours of a pipe."""
+    if wish != subprocess.PIPE:
+        nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        its.callback(os.close, nothing)
+        return nothing, None
+    reading, writing = os.pipe()
+    its.callback(os.close, reading)
+    return reading, ours.enter_context(os.fdopen(writing, "wb", buffering=0))
+
+
+def _written_by_child(wish: int, ours: ExitStack, its: ExitStack) -> tuple[int, IO[bytes] | None]:
+    if wish != subprocess.PIPE:
+        return wish, None  # stderr that goes where stdout goes
+    reading, writing = os.pipe()
+    its.callback(os.close, writing)
+    return writing, ours.enter_context(os.fdopen(reading, "rb", buffering=0))
 
 
 class Pipe:

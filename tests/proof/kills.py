@@ -236,7 +236,7 @@ def problems(trial: Trial) -> list[str]:
     with closing(sqlite3.connect(trial.home / "memory.db")) as connection:
         inbox = connection.execute("SELECT message_id, outcome FROM inbox ORDER BY id").fetchall()
         outbox = connection.execute(
-            "SELECT message_id, platform_id, state FROM outbox JOIN inbox ON inbox.id = entry_id ORDER BY outbox.id"
+            "SELECT message_id, platform_id, key, state FROM outbox JOIN inbox ON inbox.id = entry_id ORDER BY outbox.id"
         ).fetchall()
         stored = connection.execute(
             "SELECT chat_id, role, content FROM messages WHERE kind = 'chat_message' ORDER BY id"
@@ -245,15 +245,15 @@ def problems(trial: Trial) -> list[str]:
     found = [f"accepted {len(inbox)} times, not {len(SCENE)}"] if len(inbox) != len(SCENE) else []
     found += [f"{id} was acknowledged and lost" for id in trial.acked - outcomes.keys()]
     found += [f"{id} has no last word" for id, outcome in inbox if outcome is None]
-    undelivered = {id for id, _, state in outbox if state == "failed"}
+    undelivered = {id for id, _, _, state in outbox if state == "failed"}
     delivered = {id: outcome for id, outcome in inbox if id not in undelivered}
-    known = {platform_id for _, platform_id, _ in outbox}
+    known = {name for _, platform_id, key, _ in outbox for name in (platform_id, key)}
     heard = trial.heard if trial.mode == "local" else _shown(trial)
     for said in SCENE:
         mine = [one for one in heard if one.answers == said.id]
         if trial.mode == "drafts":
-            unknown = [one for one in mine if one.id not in known]
-            mine = [one for one in mine if one.id in known]
+            unknown = [one for one in mine if known.isdisjoint((one.id, one.key))]
+            mine = [one for one in mine if one not in unknown]
             if unknown and not any(one.text.startswith((MARK, EXCUSED)) for one in (*mine, *unknown)):
                 found.append(f"{said.id} has left something in the chat that nobody was told of: {unknown}")
         texts = [one.text for one in mine]

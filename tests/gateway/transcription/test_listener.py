@@ -56,7 +56,8 @@ class Listening:
 def listening(folder: Path) -> Generator[Listening]:
     argv = [*listen_argv(folder), "--parent", str(os.getpid())]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, env=env) as process:
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}  # no file: see confine
+    with subprocess.Popen(argv, **pipes, bufsize=0, env=env) as process:
         try:
             child = Listening(process)
             assert json.loads(child.line()) == {"ready": True}
