@@ -262,7 +262,7 @@ def problems(trial: Trial) -> list[str]:
         found += _replies(said, trial, texts, outcomes.get(said.id) or "lost")
     if trial.mode != "local":
         found += _order(heard)
-        found += [f"{id} was not delivered: {state}" for id, _, state in outbox if state != "sent" and _sure(trial)]
+        found += [f"{id} was not delivered: {state}" for id, _, _, state in outbox if state != "sent" and _sure(trial)]
     return found + _history(stored, delivered) + _effects(trial, outcomes)
 
 
