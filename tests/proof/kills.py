@@ -236,7 +236,8 @@ def problems(trial: Trial) -> list[str]:
     with closing(sqlite3.connect(trial.home / "memory.db")) as connection:
         inbox = connection.execute("SELECT message_id, outcome FROM inbox ORDER BY id").fetchall()
         outbox = connection.execute(
-            "SELECT message_id, platform_id, key, state FROM outbox JOIN inbox ON inbox.id = entry_id ORDER BY outbox.id"
+            "SELECT message_id, platform_id, key, state FROM outbox JOIN inbox ON inbox.id = entry_id"
+            " ORDER BY outbox.id"
         ).fetchall()
         stored = connection.execute(
             "SELECT chat_id, role, content FROM messages WHERE kind = 'chat_message' ORDER BY id"
@@ -281,7 +282,9 @@ def _replies(said: Said, trial: Trial, texts: Sequence[str], outcome: str) -> li
     plain = [text for text in texts if not text.startswith(MARK)]
     marked = [text.removeprefix(MARK) for text in texts if text.startswith(MARK)]
     found: list[str] = []
-    if len(plain) > 1 or len(marked) > 1:
+    # An answer is marked from the start when a draft of it may stand; a second kill on the wire then sends it once more.
+    most_marked = 2 if trial.mode == "drafts" and trial.kills > 1 else 1
+    if len(plain) > 1 or len(marked) > most_marked:
         found.append(f"{said.id} was answered {len(texts)} times: {texts}")
     if marked and (trial.mode not in UNASKED or not trial.kills):
         found.append(f"{said.id} was marked for no reason: {texts}")
