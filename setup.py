@@ -8,6 +8,7 @@ from pathlib import Path
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
+CONFINE = ("confine", "confine_view", "confine_rules")
 WARNINGS = ["-O2", "-Wall", "-Wextra", "-Werror"]
 
 
@@ -24,7 +25,7 @@ class RecordingBuild(build_ext):
 
     def build_confine(self, folder: Path) -> Path:
         objects = self.compiler.compile(
-            ["fermix/native/confine.c"], output_dir=self.build_temp, extra_postargs=WARNINGS
+            [f"fermix/native/{name}.c" for name in CONFINE], output_dir=self.build_temp, extra_postargs=WARNINGS
         )
         try:  # without a loader to run first it starts in half the time
             self.compiler.link_executable(objects, "confine", output_dir=str(folder), extra_postargs=["-static"])

@@ -282,7 +282,7 @@ def _replies(said: Said, trial: Trial, texts: Sequence[str], outcome: str) -> li
     plain = [text for text in texts if not text.startswith(MARK)]
     marked = [text.removeprefix(MARK) for text in texts if text.startswith(MARK)]
     found: list[str] = []
-    # An answer is marked from the start when a draft of it may stand; a second kill on the wire then sends it once more.
+    # An answer is marked from the start when a draft of it may stand; a kill on the wire then sends it once more.
     most_marked = 2 if trial.mode == "drafts" and trial.kills > 1 else 1
     if len(plain) > 1 or len(marked) > most_marked:
         found.append(f"{said.id} was answered {len(texts)} times: {texts}")
