@@ -163,6 +163,15 @@ static void take_own_null(void)
     need(null >= 0 && dup2(null, STDIN_FILENO) == STDIN_FILENO, "view", "/dev/null");
 }
 
+/* An ignored signal stays so: Python ignores one, and whoever started the daemon may have ignored others. The library
+ * would leave out two that it keeps for itself. */
+static void heed_all_signals(void)
+{
+    static const char as_usual[64]; /* the kernel's form of SIG_DFL without mask and flags */
+    for (int number = 1; number < NSIG; number++)
+        syscall(SYS_rt_sigaction, number, as_usual, NULL, sizeof(uint64_t));
+}
+
 static void start_command(char **argv)
 {
     long landlock = landlock_version();
@@ -174,10 +183,7 @@ static void start_command(char **argv)
     need(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0, "privileges", "");
     restrict_files(landlock);
     restrict_calls(landlock);
-    for (size_t i = 0; i < IGNORED; i++)
-        signal(ignored[i], SIG_DFL);
-    signal(SIGUSR1, SIG_DFL);
-    signal(SIGPIPE, SIG_DFL); /* Python ignores it, and an ignored signal stays so */
+    heed_all_signals();
     need(syscall(SYS_close_range, 3, ~0U, CLOSE_RANGE_CLOEXEC) == 0, "descriptors", "");
     execvp(argv[0], argv);
     fail("program", argv[0]);
