@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sqlite3
 import stat
+import time
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ TABLE = {
     r"memory\.db(-wal|-shm)?": 0o600,
     r"(memory|bootstrap)(/main)?": 0o700,
     r"bootstrap/main/(IDENTITY|FERMIX)\.md": 0o600,
-    r"workspace|skills|plugins|grants|logs|traces|job_runs|models|run": 0o700,
+    r"workspace|skills|plugins|grants|logs|traces|job_runs|models|run(/commands)?": 0o700,
     r"logs/fermix\.log": 0o600,
     rf"traces/{DAY}": 0o700,
     rf"traces/{DAY}/(llm_call|tool_exec|agent_event|channel_msg|error)\.jsonl": 0o600,
@@ -51,6 +52,13 @@ def row_of(path: str) -> int | None:
     return next((mode for pattern, mode in TABLE.items() if re.fullmatch(pattern, path)), None)
 
 
+def wait_until_tidied(scratch: Path) -> None:
+    """What a command has left is removed behind the answer."""
+    deadline = time.monotonic() + 10
+    while any(scratch.iterdir()):
+        assert time.monotonic() < deadline, "it was not removed in time"
+
+
 def walk(home: Path) -> dict[str, int]:
     return {
         path.relative_to(home).as_posix(): stat.S_IMODE(path.lstat().st_mode)
@@ -73,6 +81,7 @@ def test_every_artifact_stands_at_its_path_with_its_mode_and_nothing_else_is_the
         config.write_text(config.read_text(encoding="utf-8") + "\n[fermix_web]\nport = 0\n", encoding="utf-8")
         with running(tmp_path, "") as product:
             assert product.run("ask", "make a file").returncode == 0
+            wait_until_tidied(product.home / "run/commands")
             found = walk(product.home)
             with sqlite3.connect(f"file:{product.home}/memory.db?mode=ro", uri=True) as database:
                 assert database.execute("SELECT count(*) FROM messages").fetchone()[0] >= 2

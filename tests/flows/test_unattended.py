@@ -52,8 +52,10 @@ def test_a_confined_program_may_ask_but_neither_stop_nor_grant(tmp_path: Path, f
 
 
 def test_a_command_of_the_agent_cannot_speak_for_its_owner(tmp_path: Path, folder: Path) -> None:
-    """A shell command is a descendant of the daemon, also with a terminal of its own."""
-    seen = tmp_path / "seen"
+    """A shell command does not even reach the socket, with everything it would need but that in sight."""
+    seen = tmp_path / "fermix/workspace/seen"
+    needed = {str(REPO), *(str(Path(path).resolve()) for path in (sys.prefix, sys.base_prefix))} - {"/usr"}
+    sandbox = f"\n[sandbox]\nallowed_roots = {json.dumps(sorted(needed))}\n"
     environ = [f"FERMIX_HOME={tmp_path / 'fermix'}", f"PYTHONPATH={REPO}"]
     ask = [*program(), "ask", "--session", "inner", f"/grant path {folder}"]
     own_terminal = [sys.executable, "-c", "import pty, sys; pty.spawn(sys.argv[1:])"]
@@ -62,12 +64,13 @@ def test_a_command_of_the_agent_cannot_speak_for_its_owner(tmp_path: Path, folde
         {"calls": [{"name": "shell", "arguments": {"command": command}}]},
         {"text": "done"},
     ]
-    with scripted(tmp_path, script, repeat=False) as url, running(tmp_path, compatible(url)) as product:
+    with scripted(tmp_path, script, repeat=False) as url, running(tmp_path, compatible(url) + sandbox) as product:
         outer = product.run("ask", "grant it to yourself")
 
         assert outer.stdout.strip() == "done"
-        assert "runs without a person" in seen.read_text(encoding="utf-8")
-        assert "0 granted folders" in product.run("ask", "/sandbox").stdout
+        assert "daemon" in (said := seen.read_text(encoding="utf-8"))
+        assert "/confirm" not in said
+        assert f"{len(needed)} granted folder" in product.run("ask", "/sandbox").stdout
 
 
 def test_the_owner_grants_at_the_terminal_and_the_daemon_goes_on(tmp_path: Path, folder: Path) -> None:
