@@ -52,11 +52,11 @@ def row_of(path: str) -> int | None:
     return next((mode for pattern, mode in TABLE.items() if re.fullmatch(pattern, path)), None)
 
 
-def wait_until_tidied(scratch: Path) -> None:
-    """What a command has left is removed behind the answer."""
+def wait_until_settled(home: Path) -> None:
+    """Behind the answer what a command has left is removed, and the traces are written."""
     deadline = time.monotonic() + 10
-    while any(scratch.iterdir()):
-        assert time.monotonic() < deadline, "it was not removed in time"
+    while any((home / "run/commands").iterdir()) or not any((home / "traces").glob("*/llm_call.jsonl")):
+        assert time.monotonic() < deadline, "it did not settle in time"
 
 
 def walk(home: Path) -> dict[str, int]:
@@ -81,7 +81,7 @@ def test_every_artifact_stands_at_its_path_with_its_mode_and_nothing_else_is_the
         config.write_text(config.read_text(encoding="utf-8") + "\n[fermix_web]\nport = 0\n", encoding="utf-8")
         with running(tmp_path, "") as product:
             assert product.run("ask", "make a file").returncode == 0
-            wait_until_tidied(product.home / "run/commands")
+            wait_until_settled(product.home)
             found = walk(product.home)
             with sqlite3.connect(f"file:{product.home}/memory.db?mode=ro", uri=True) as database:
                 assert database.execute("SELECT count(*) FROM messages").fetchone()[0] >= 2
