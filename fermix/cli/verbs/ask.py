@@ -50,7 +50,7 @@ def main(argv: list[str]) -> int:
     except DaemonNotRunning:
         return output.not_running("ask", as_json=options.json)
     except (DaemonGone, RequestFailed, OSError) as error:
-        return output.failed("ask", f"cannot talk to the daemon: {error}")
+        return output.failed("ask", f"cannot talk to the daemon: {error}", as_json=options.json)
     try:
         return _converse(connection, options, text, attachments)
     finally:

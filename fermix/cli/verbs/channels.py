@@ -28,7 +28,7 @@ def main(argv: list[str]) -> int:
     except DaemonNotRunning:
         return output.not_running("channels", as_json=options.json)
     except (OSError, DaemonGone, RequestFailed) as error:
-        return output.failed("channels", f"cannot talk to the daemon: {error}")
+        return output.failed("channels", f"cannot talk to the daemon: {error}", as_json=options.json)
     if options.json:
         output.print_json(cast("Mapping[str, object]", found))
     else:

@@ -55,7 +55,7 @@ def main(argv: list[str]) -> int:
         home.prepare()
         return _status(home, as_json=options.json) if options.action == "status" else _fetch(home, options)
     except FermixError as error:
-        return output.failed("model", str(error))
+        return output.failed("model", str(error), as_json=options.json)
 
 
 def _parser() -> argparse.ArgumentParser:
