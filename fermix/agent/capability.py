@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
+from fermix.agent.exposure import Exposure
 from fermix.agent.model import JsonObject, JsonValue, ToolResult
 from fermix.agent.turn import ReplyPort, Turn
 from fermix.trust import PolicyClass
@@ -17,13 +18,22 @@ class Kind(StrEnum):
     MCP = "mcp"
 
 
+OUTSIDE_CLASSES = frozenset({PolicyClass.NETWORK, PolicyClass.EXTERNAL_API, PolicyClass.GUI_CONTROL})
+
+
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """Facts of one call. Services are given to a tool when it is built, never here."""
+    """Facts of one call. Services are given to a tool when it is built, never here. `tools` is all that this turn can
+    call, by name, whether its schema was shown to the model or not; `originals` are the whole texts of results that
+    the turn has replaced by digests, by call id.
+    """
 
     turn: Turn
     port: ReplyPort
     call_id: str
+    tools: Mapping[str, Capability] = field(default_factory=dict[str, "Capability"])
+    exposure: Exposure = field(default_factory=Exposure)
+    originals: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 RunTool = Callable[[Mapping[str, JsonValue], ToolContext], Awaitable[ToolResult]]
@@ -33,7 +43,9 @@ RunTool = Callable[[Mapping[str, JsonValue], ToolContext], Awaitable[ToolResult]
 class Capability:
     """One thing a model can call. `parameters` is a JSON Schema of type object; arguments are checked against it
     before `run`. `timeout_s` bounds one run. `owner_only` hides it from guests whatever its class;
-    `asks_owner` hides it from every turn that cannot ask the owner.
+    `asks_owner` hides it from every turn that cannot ask the owner. `source` names the plugin or MCP server it came
+    from, "" for our own. `outside` says whether its results hold words of others; None leaves that to kind and class.
+    `ends_turn`: a success that was the only call of a step without text ends the turn.
     """
 
     name: str
@@ -47,3 +59,16 @@ class Capability:
     when_to_use: str = ""
     timeout_s: float = 150.0
     asks_owner: bool = False
+    source: str = ""
+    outside: bool | None = None
+    ends_turn: bool = False
+    examples: tuple[str, ...] = ()
+    failure_modes: tuple[str, ...] = ()
+    requires_setup: str = ""
+
+    @property
+    def brings_outside(self) -> bool:
+        """Whether its results hold words that others wrote."""
+        if self.outside is not None:
+            return self.outside
+        return self.kind is Kind.MCP or bool(self.source) or self.policy in OUTSIDE_CLASSES

@@ -11,11 +11,12 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import fastjsonschema
 
 from fermix.agent.capability import Capability, ToolContext
+from fermix.agent.exposure import Exposure
 from fermix.agent.model import JsonValue, ToolCall, ToolResult, valid_text
 from fermix.agent.results import OUTPUT_CHARS, bounded, presentable
 from fermix.agent.turn import ReplyPort, Turn
@@ -33,12 +34,16 @@ CheckArguments = Callable[..., object]
 
 @dataclass(frozen=True, slots=True)
 class ToolScope:
-    """All that one turn may call, fixed at its start. `output_chars` bounds the text of one result."""
+    """All that one turn may call, fixed at its start. `output_chars` bounds the text of one result. `exposure` and
+    `originals` grow while the turn runs.
+    """
 
     tools: Mapping[str, Capability]
     turn: Turn
     port: ReplyPort
     output_chars: int = OUTPUT_CHARS
+    exposure: Exposure = field(default_factory=Exposure)
+    originals: dict[str, str] = field(default_factory=dict[str, str])
 
 
 class Dispatcher:
@@ -75,7 +80,10 @@ class Dispatcher:
         result = await self._run(call, capability, scope)
         if _is_stopping():  # a tool's library took the cancellation for its own: nothing may start after this
             raise asyncio.CancelledError
-        return presentable(result, capability, output_chars=scope.output_chars)
+        shown = presentable(result, capability, output_chars=scope.output_chars)
+        if shown.outside:
+            scope.exposure.read_from(capability.name)
+        return shown
 
     async def _run(self, call: ToolCall, capability: Capability, scope: ToolScope) -> ToolResult:
         """Check and run; what goes wrong becomes a result, so that the model can mend it."""
@@ -85,7 +93,7 @@ class Dispatcher:
             async with bound:
                 if capability.policy is not PolicyClass.READ_ONLY:
                     await scope.port.effect(capability.name)
-                return await capability.run(call.arguments, ToolContext(scope.turn, scope.port, call.id))
+                return await capability.run(call.arguments, _context(call, scope))
         except fastjsonschema.JsonSchemaValueException as error:
             return ToolResult(False, f"arguments do not fit: {error.message[:PROBLEM_CHARS]}")
         except asyncio.CancelledError:
@@ -120,6 +128,10 @@ class Dispatcher:
         duration_s = self._clock.monotonic() - began_at
         text = preview(result.text)
         self._events.emit(ToolCalled(turn.key, turn.id, call.id, call.name, result.ok, duration_s, text))
+
+
+def _context(call: ToolCall, scope: ToolScope) -> ToolContext:
+    return ToolContext(scope.turn, scope.port, call.id, scope.tools, scope.exposure, scope.originals)
 
 
 def _is_stopping() -> bool:

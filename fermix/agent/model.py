@@ -149,13 +149,14 @@ Delta = TextDelta | ReasoningDelta | ToolCallDelta
 @dataclass(frozen=True, slots=True)
 class ToolResult:
     """What a tool gives back. A failure is a value, because the model must read it; `denied` marks a refusal
-    by trust, policy or sandbox.
+    by trust, policy or sandbox. `outside` says that the text holds words of others although the tool's own do not.
     """
 
     ok: bool
     text: str
     images: tuple[Image, ...] = ()
     denied: bool = False
+    outside: bool = False
 
 
 def valid_text(text: str) -> str:

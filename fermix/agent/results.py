@@ -9,17 +9,15 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from fermix.agent.capability import Capability, Kind
+from fermix.agent.capability import Capability
 from fermix.agent.model import ToolResult, valid_text
 from fermix.config.secrets import hide_known
-from fermix.trust import PolicyClass
 
 OUTPUT_CHARS = 60_000  # about 15,000 tokens: several results still fit beside a history in a 128k window
 NO_OUTPUT = "(no output)"  # an empty result is refused by some wires and read as a fault by small models
 HEAD_SHARE = 0.75  # the end of a long output, where commands say how they ended, is kept as well
 
 FRAME = "fermix-untrusted"
-OUTSIDE_CLASSES = frozenset({PolicyClass.NETWORK, PolicyClass.EXTERNAL_API, PolicyClass.GUI_CONTROL})
 
 _FRAME_TAG = re.compile(rf"<(?=\s*/?\s*{FRAME})", re.IGNORECASE)
 
@@ -30,9 +28,8 @@ def presentable(result: ToolResult, capability: Capability, *, output_chars: int
     Our own keys never reach it: a command can read the daemon's environment, whatever its own holds.
     """
     text = bounded(hide_known(valid_text(result.text)), output_chars) or NO_OUTPUT
-    if capability.kind is Kind.MCP or capability.policy in OUTSIDE_CLASSES:
-        text = framed(text, capability.name)
-    return replace(result, text=text)
+    outside = result.outside or capability.brings_outside
+    return replace(result, text=framed(text, capability.name) if outside else text, outside=outside)
 
 
 def bounded(text: str, limit: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fermix.agent.agent import Agent
@@ -16,10 +16,12 @@ from fermix.agent.providers.local_provider import LocalProvider
 from fermix.agent.providers.routing import Router
 from fermix.agent.registry import CapabilityRegistry
 from fermix.agent.sandbox import Policy
+from fermix.agent.tools.keys import find_tool_keys
 from fermix.channels.catalog import CHANNELS, access_rules, album_times, stream_tiers
 from fermix.clock import Clock
 from fermix.config.model import Config, LocalModelSettings
 from fermix.config.secret_store import open_store
+from fermix.config.secrets import Secret
 from fermix.daemon.health import HealthBoard
 from fermix.daemon.http import HttpServer
 from fermix.events import Events
@@ -38,6 +40,8 @@ from fermix.workers import Workers
 
 log = logging.getLogger(__name__)
 
+BuildRegistry = Callable[[Config, Mapping[str, Secret]], CapabilityRegistry]
+
 NEED_RESTART = ("fermix_core", "fermix_core.local_model", "fermix_core.traces", "fermix_web")
 
 
@@ -51,6 +55,12 @@ def read_voice(home: Home, config: Config) -> Voice:
     """Find what turns voice notes into text; blocks on the secret store. Raises: ConfigError, NeedsOperator."""
     core = config.core.settings
     return find_voice(config, open_store(home, core.secret_store, core.profile))
+
+
+def read_tool_keys(home: Home, config: Config) -> Mapping[str, Secret]:
+    """Find the keys that tools have of their own; blocks on the secret store. Raises: ConfigError, NeedsOperator."""
+    core = config.core.settings
+    return find_tool_keys(config, open_store(home, core.secret_store, core.profile))
 
 
 def prompt_settings(config: Config) -> PromptSettings:
@@ -112,7 +122,7 @@ class Parts:
 
     routes: Routes
     agent: Agent
-    registry: CapabilityRegistry
+    tools: BuildRegistry
     embedded: EmbeddedModel
     http: HttpServer
     health: HealthBoard
@@ -143,6 +153,7 @@ class Control:
         config = await parts.workers.run(load_config, self._home, self._environ)
         candidates = await parts.workers.run(read_candidates, self._home, config)
         voice = await parts.workers.run(read_voice, self._home, config)
+        keys = await parts.workers.run(read_tool_keys, self._home, config)
         restart = [name for name in NEED_RESTART if _read_at_start(config, name) != _read_at_start(began_with, name)]
         await parts.policy.reread()
         self._config = config
@@ -152,7 +163,8 @@ class Control:
         parts.transcriber.use(voice)
         parts.media.use(config[TranscriptionSettings].max_file_bytes)
         parts.routes.use(candidates, config.core.local_model)
-        parts.agent.reconfigure(registry=parts.registry, router=parts.routes.router, settings=prompt_settings(config))
+        registry = parts.tools(config, keys)
+        parts.agent.reconfigure(registry=registry, router=parts.routes.router, settings=prompt_settings(config))
         log.info("configuration read again")
         return {"model": parts.routes.current, "restart_required": restart}
 

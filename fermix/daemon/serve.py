@@ -11,7 +11,7 @@ import logging
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -31,10 +31,11 @@ from fermix.channels.catalog import access_rules, album_times, enabled_channels,
 from fermix.channels.local import LocalChannel
 from fermix.clock import SystemClock
 from fermix.config.model import Config
+from fermix.config.secrets import Secret
 from fermix.daemon import answers
 from fermix.daemon.answers import Answers
 from fermix.daemon.audience import Audience
-from fermix.daemon.control import Control, Parts, Routes, prompt_settings
+from fermix.daemon.control import BuildRegistry, Control, Parts, Routes, prompt_settings
 from fermix.daemon.health import HealthBoard
 from fermix.daemon.http import HttpServer
 from fermix.daemon.liveness import ChannelWatch
@@ -75,6 +76,7 @@ class Start:
     launch_folder: Path
     tools: BuildTools = build_tools
     voice: Voice = LISTENS_ITSELF
+    keys: Mapping[str, Secret] = field(default_factory=dict[str, Secret])
 
 
 async def serve(start: Start) -> None:
@@ -101,12 +103,12 @@ async def serve(start: Start) -> None:
         health.watch_models(routes)
         sandbox = _sandbox(start, workers)
         policy, approvals = Policy(sandbox, home, SECTIONS, workers, clock), Approvals(clock)
-        registry = CapabilityRegistry(start.tools(ToolDeps(sandbox, workers, policy, approvals, start.program)))
+        tools = _tools(start, sandbox, policy, approvals, net, workers)
         agent = await house.enter_async_context(
             Agent.open(
                 AgentServices(
-                    registry, routes.router, conversations, home, prompt_settings(config), workers, events, clock,
-                    ended=partial(_tidy, sandbox, workers),
+                    tools(config, start.keys), routes.router, conversations, home, prompt_settings(config), workers,
+                    events, clock, ended=partial(_tidy, sandbox, workers),
                 )
             )
         )  # fmt: skip
@@ -118,7 +120,7 @@ async def serve(start: Start) -> None:
         local, http = LocalChannel(audience), HttpServer(config.web.bind, config.web.port, health)
         await gateway.recover({local.name: local})
         parts = Parts(
-            routes, agent, registry, embedded, http, health, workers, authorizer, policy, gateway, media, transcriber
+            routes, agent, tools, embedded, http, health, workers, authorizer, policy, gateway, media, transcriber
         )
         control = Control(home, start.environ, config, parts, stop)
         desk = answers.Rooms(home, clock, gateway, local, conversations, audience, health, routes, workers, control)
@@ -132,6 +134,14 @@ async def serve(start: Start) -> None:
         await stop.wait()
         log.info("stopping")
         await gateway.drain()
+
+
+def _tools(
+    start: Start, sandbox: Sandbox, policy: Policy, approvals: Approvals, net: Net, workers: Workers
+) -> BuildRegistry:
+    """Return what builds all tools for a configuration and the keys found with it."""
+    deps = ToolDeps(sandbox, workers, policy, approvals, start.program, net, start.config, start.keys)
+    return lambda config, keys: CapabilityRegistry(start.tools(replace(deps, config=config, keys=keys)))
 
 
 def _tidy(sandbox: Sandbox, workers: Workers, turn: Turn) -> None:

@@ -8,6 +8,7 @@ from pydantic import BaseModel
 
 from fermix.agent.providers.catalog import PROVIDERS
 from fermix.agent.sandbox.settings import SandboxSettings
+from fermix.agent.tools.keys import TOOL_KEYS
 from fermix.channels.catalog import CHANNELS
 from fermix.config.load import load
 from fermix.config.model import Config
@@ -22,7 +23,11 @@ SECTIONS: Mapping[str, type[BaseModel]] = {
     "sandbox": SandboxSettings,
     TRANSCRIPTION: TranscriptionSettings,
 }
-SECRET_NAMES = (*(spec.key_variable for spec in PROVIDERS if spec.key_variable is not None), DEEPGRAM_VARIABLE)
+SECRET_NAMES = (
+    *(spec.key_variable for spec in PROVIDERS if spec.key_variable is not None),
+    DEEPGRAM_VARIABLE,
+    *(key.variable for key in TOOL_KEYS),
+)
 
 
 def load_config(home: Home, environ: Mapping[str, str]) -> Config:

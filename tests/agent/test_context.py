@@ -8,7 +8,7 @@ from fermix.agent.context import COMPACT_TOOLS, PromptSettings, RuntimeContext, 
 from fermix.agent.prompt import date_note, load
 from fermix.agent.registry import CapabilityRegistry
 from fermix.agent.sandbox import Policy, Sandbox, SandboxSettings
-from fermix.agent.tools.catalog import ToolDeps, build_tools
+from fermix.agent.tools.catalog import build_tools
 from fermix.agent.window import prompt_tokens
 from fermix.clock import SystemClock
 from fermix.config.model import AgentSettings, PersonalizationSettings
@@ -17,6 +17,7 @@ from fermix.trust import Trust
 from fermix.workers import Workers
 from tests.fakes.clock import START
 from tests.fakes.router import FACTS, ScriptedRouter
+from tests.fakes.tools import tool_deps
 
 SETTINGS = PromptSettings(AgentSettings(name="Fermix"), PersonalizationSettings())
 
@@ -30,7 +31,7 @@ def context_of(tmp_path: Path, *, compact: bool) -> RuntimeContext:
         sandbox = Sandbox(SandboxSettings(), home, tmp_path, tmp_path, {})
         clock = SystemClock()
         policy = Policy(sandbox, home, {"sandbox": SandboxSettings}, workers, clock)
-        registry = CapabilityRegistry(build_tools(ToolDeps(sandbox, workers, policy, Approvals(clock), ("fermix",))))
+        registry = CapabilityRegistry(build_tools(tool_deps(home, policy, Approvals(clock), workers)))
         router = ScriptedRouter([], replace(FACTS, compact=compact))
         return build_context(router, registry, load(home, "Fermix"), SETTINGS)
     finally:

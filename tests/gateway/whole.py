@@ -15,13 +15,12 @@ from fermix.agent.capability import Capability
 from fermix.agent.context import PromptSettings
 from fermix.agent.memory import Conversations
 from fermix.agent.registry import CapabilityRegistry
-from fermix.agent.tools.catalog import ToolDeps, build_tools
+from fermix.agent.tools.catalog import build_tools
 from fermix.config.model import AgentSettings, PersonalizationSettings
 from fermix.events import EventQueue, Events, MessageSettled
 from fermix.gateway import Authorizer, Gateway, Ledger, Rooms
 from fermix.gateway.commands.catalog import COMMANDS
 from fermix.home import Home
-from fermix.native.program import own_program
 from fermix.net import Net
 from fermix.store import Database
 from fermix.workers import Workers
@@ -31,6 +30,7 @@ from tests.fakes.platform import Platform
 from tests.fakes.policy import policy_in
 from tests.fakes.provider import Script, ScriptedProvider
 from tests.fakes.routes import router_to
+from tests.fakes.tools import tool_deps
 from tests.fakes.transcriber import media_step
 from tests.gateway.conftest import ACCESS
 
@@ -89,7 +89,7 @@ async def whole_in(
         net = await stack.enter_async_context(Net.open(loopback_only=True))
         model = await stack.enter_async_context(ScriptedProvider(script))
         approvals = Approvals(clock)
-        deps = ToolDeps(policy.sandbox, workers, policy, approvals, own_program({}))
+        deps = tool_deps(home, policy, approvals, workers, net=net)
         services = AgentServices(
             registry=CapabilityRegistry([*build_tools(deps), *tools]),
             router=router_to(model, net, events),

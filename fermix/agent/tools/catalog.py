@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fermix.agent.approvals import Approvals
 from fermix.agent.capability import Capability
 from fermix.agent.sandbox import Policy, Sandbox
 from fermix.agent.tools import directory_access, files, search, shell
+from fermix.config.model import Config
+from fermix.config.secrets import Secret
+from fermix.net import Net
 from fermix.workers import Workers
 
 
 @dataclass(frozen=True, slots=True)
 class ToolDeps:
-    """What tools are built from. `program` starts Fermix itself, for work that needs a process of its own."""
+    """What tools are built from; built again with every new configuration. `program` starts Fermix itself, for work
+    that needs a process of its own; `keys` are those of `keys.py`, by name.
+    """
 
     sandbox: Sandbox
     workers: Workers
     policy: Policy
     approvals: Approvals
     program: tuple[str, ...]
+    net: Net
+    config: Config
+    keys: Mapping[str, Secret]
 
 
 def build_tools(deps: ToolDeps) -> tuple[Capability, ...]:

@@ -42,6 +42,7 @@ def tools(sandbox: Sandbox, policy: Policy, approvals: Approvals, workers: Worke
             category="system",
             when_to_use="when a path that you need was refused as outside the allowed folders",
             asks_owner=True,
+            outside=False,
         ),
     )
 

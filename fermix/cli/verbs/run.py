@@ -13,7 +13,7 @@ from pathlib import Path
 
 from fermix.agent.capability import Capability
 from fermix.agent.tools.catalog import ToolDeps, build_tools
-from fermix.daemon.control import read_candidates, read_voice
+from fermix.daemon.control import read_candidates, read_tool_keys, read_voice
 from fermix.daemon.logs import configure_logging
 from fermix.daemon.serve import Start, serve
 from fermix.errors import FermixError
@@ -47,7 +47,8 @@ def _run(home: Home, tools: Callable[[ToolDeps], Sequence[Capability]]) -> int:
         candidates = read_candidates(home, config)
         allow_files()
         program, folder, voice = own_program(os.environ), _launch_folder(), read_voice(home, config)
-        start = Start(home, os.environ, config, candidates, program, folder, tools, voice)
+        keys = read_tool_keys(home, config)
+        start = Start(home, os.environ, config, candidates, program, folder, tools, voice, keys)
         problems: list[FermixError] = []
         try:
             asyncio.run(serve(start))

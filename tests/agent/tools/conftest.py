@@ -19,10 +19,10 @@ from fermix.agent.turn import Turn
 from fermix.clock import SystemClock
 from fermix.events import Events
 from fermix.home import Home
-from fermix.native.program import own_program
 from fermix.native.sweep import become_subreaper, children
 from fermix.workers import Workers
 from tests.fakes.clock import ManualClock
+from tests.fakes.tools import tool_deps
 from tests.fakes.turns import RecordingPort, make_call, make_scope, make_turn
 
 
@@ -75,7 +75,7 @@ def toolbox(tmp_path: Path) -> Iterator[Toolbox]:
     before = open_descriptors(), children()
     clock = ManualClock()
     policy = Policy(sandbox, home, {"sandbox": SandboxSettings}, workers, clock)
-    yield Toolbox(home, ToolDeps(sandbox, workers, policy, Approvals(clock), own_program({})))
+    yield Toolbox(home, tool_deps(home, policy, Approvals(clock), workers))
     workers.close()
     assert (open_descriptors(), children()) == before
 

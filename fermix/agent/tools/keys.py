@@ -1,0 +1,37 @@
+"""Which keys the tools have of their own, and where each was found: config.toml, the secret store, the environment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from fermix.config.model import Config
+from fermix.config.secret_store import SecretStore, find_key
+from fermix.config.secrets import Secret
+
+
+@dataclass(frozen=True, slots=True)
+class ToolKey:
+    """One key. `name` is how the secret store and the tool call it ("web_search.brave"), `variable` the environment,
+    `configured` reads it out of config.toml.
+    """
+
+    name: str
+    variable: str
+    configured: Callable[[Config], Secret | None]
+
+
+TOOL_KEYS: tuple[ToolKey, ...] = ()
+
+
+def find_tool_keys(config: Config, store: SecretStore) -> Mapping[str, Secret]:
+    """Return the keys that are there, by name; blocks on the secret store. Raises: ConfigError, NeedsOperator."""
+    found = {key.name: _find(key, config, store) for key in TOOL_KEYS}
+    return {name: secret for name, secret in found.items() if secret is not None}
+
+
+def _find(key: ToolKey, config: Config, store: SecretStore) -> Secret | None:
+    configured = key.configured(config)
+    return find_key(
+        key.name, configured=configured, store=store, environment=config.secrets, variable=key.variable
+    ).secret

@@ -1,0 +1,19 @@
+"""What the built-in tools are built from, with nothing configured and a client that reaches loopback only."""
+
+from __future__ import annotations
+
+from fermix.agent.approvals import Approvals
+from fermix.agent.sandbox import Policy
+from fermix.agent.tools.catalog import ToolDeps
+from fermix.home import Home
+from fermix.native.program import own_program
+from fermix.net import Net
+from fermix.setup.sections import load_config
+from fermix.workers import Workers
+
+
+def tool_deps(
+    home: Home, policy: Policy, approvals: Approvals, workers: Workers, *, net: Net | None = None
+) -> ToolDeps:
+    net = net or Net(loopback_only=True)
+    return ToolDeps(policy.sandbox, workers, policy, approvals, own_program({}), net, load_config(home, {}), {})
