@@ -4,7 +4,7 @@ import pytest
 
 from fermix.agent.capability import Capability, Kind
 from fermix.agent.model import ToolResult
-from fermix.agent.results import bounded, presentable
+from fermix.agent.results import bounded, framed, is_framed, presentable
 from fermix.config.secrets import Secret
 from fermix.trust import PolicyClass
 from tests.fakes.turns import make_capability
@@ -71,3 +71,17 @@ def test_foreign_text_cannot_leave_its_frame(outside: Capability, ok: bool) -> N
 
 def test_text_of_our_own_tools_is_not_framed() -> None:
     assert presentable(ToolResult(True, "done"), make_capability(policy=PolicyClass.EXEC)).text == "done"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (framed("page", "web_fetch"), True),
+        (f"[Fermix: shortened]\n{framed('page', 'web_fetch')}", True),
+        ("done", False),
+        ('see <fermix-untrusted source="x"> in the middle of a line', False),
+    ],
+)
+def test_a_result_that_holds_words_of_others_is_known_by_its_frame(text: str, expected: bool) -> None:
+    """R-49: what an earlier turn read from outside is found again in the history, a digest of it too."""
+    assert is_framed(text) is expected

@@ -199,6 +199,26 @@ async def test_history_that_does_not_fit_loses_its_oldest_units_and_the_trace_sa
     assert isinstance(messages[0], UserMessage)
 
 
+@pytest.mark.parametrize("policy", [PolicyClass.NETWORK, PolicyClass.READ_ONLY])
+async def test_turn_knows_whether_its_history_holds_words_from_outside(world: World, policy: PolicyClass) -> None:
+    """R-49: an earlier turn read a page; this one has not, but what it was told there still stands before it."""
+    exposures: list[tuple[bool, tuple[str, ...]]] = []
+
+    async def look(arguments: Mapping[str, JsonValue], context: ToolContext) -> ToolResult:
+        exposures.append((context.exposure.earlier, context.exposure.sources))
+        return ToolResult(True, "seen")
+
+    script = [calls(make_call()), says("ok"), calls(make_call(number=2)), says("ok")]
+    async with world.open(ScriptedRouter(script), make_capability(run=look, policy=policy)) as agent:
+        for number in (1, 2):
+            turn = make_turn(turn_id=f"t{number}")
+            outcome = await world.run(agent, turn)
+            assert isinstance(outcome, Completed)
+            await agent.commit(turn, outcome)
+
+    assert exposures == [(False, ()), (policy is PolicyClass.NETWORK, ())]
+
+
 async def test_result_is_cut_to_a_share_of_a_small_window(world: World) -> None:
     """A small local model must not be flooded by one result: a quarter of its window at four characters a token."""
 
