@@ -37,6 +37,7 @@ class ToolContext:
 
 
 RunTool = Callable[[Mapping[str, JsonValue], ToolContext], Awaitable[ToolResult]]
+AsksWhy = Callable[[Mapping[str, JsonValue], ToolContext], str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,8 @@ class Capability:
     before `run`. `timeout_s` bounds one run. `owner_only` hides it from guests whatever its class;
     `asks_owner` hides it from every turn that cannot ask the owner. `source` names the plugin or MCP server it came
     from, "" for our own. `outside` says whether its results hold words of others; None leaves that to kind and class.
-    `ends_turn`: a success that was the only call of a step without text ends the turn.
+    `ends_turn`: a success that was the only call of a step without text ends the turn. `asks` says why the owner must
+    agree to exactly this call, or None when it is free; where it is missing `risk.py` decides by class.
     """
 
     name: str
@@ -65,6 +67,7 @@ class Capability:
     examples: tuple[str, ...] = ()
     failure_modes: tuple[str, ...] = ()
     requires_setup: str = ""
+    asks: AsksWhy | None = None
 
     @property
     def brings_outside(self) -> bool:

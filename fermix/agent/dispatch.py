@@ -19,6 +19,7 @@ from fermix.agent.capability import Capability, ToolContext
 from fermix.agent.exposure import Exposure
 from fermix.agent.model import JsonValue, ToolCall, ToolResult, valid_text
 from fermix.agent.results import OUTPUT_CHARS, bounded, presentable
+from fermix.agent.risk import note_result
 from fermix.agent.turn import ReplyPort, Turn
 from fermix.clock import Clock
 from fermix.errors import FermixError, NotAllowed, Refused, Unusable
@@ -81,8 +82,7 @@ class Dispatcher:
         if _is_stopping():  # a tool's library took the cancellation for its own: nothing may start after this
             raise asyncio.CancelledError
         shown = presentable(result, capability, output_chars=scope.output_chars)
-        if shown.outside:
-            scope.exposure.read_from(capability.name)
+        note_result(scope.exposure, capability, shown)
         return shown
 
     async def _run(self, call: ToolCall, capability: Capability, scope: ToolScope) -> ToolResult:

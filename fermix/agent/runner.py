@@ -14,11 +14,11 @@ from typing import Protocol, assert_never
 
 from fermix.agent.context import Profile, RuntimeContext
 from fermix.agent.dispatch import Dispatcher, ToolScope
-from fermix.agent.exposure import Exposure
 from fermix.agent.loop import LoopServices, run_loop
-from fermix.agent.model import ChatMessage, ChatRequest, Image, ToolMessage, UserMessage
+from fermix.agent.model import ChatMessage, ChatRequest, Image, UserMessage
 from fermix.agent.prompt import date_note
-from fermix.agent.results import OUTPUT_CHARS, is_framed
+from fermix.agent.results import OUTPUT_CHARS
+from fermix.agent.risk import exposure_at_start
 from fermix.agent.sentences import APOLOGY, sentence_for
 from fermix.agent.turn import Cancelled, Completed, Failed, ReplyPort, Turn, TurnOutcome
 from fermix.agent.window import fit
@@ -109,7 +109,7 @@ class TurnRunner:
         await store_question(history, turn, version)
         services = LoopServices(context.router, self._services.dispatcher, self._services.events, self._services.clock)
         output_chars = min(OUTPUT_CHARS, context.facts.context_tokens)
-        exposure = Exposure(earlier=_holds_outside(request.messages))
+        exposure = exposure_at_start(question.text, request.messages, profile.tools)
         scope = ToolScope(profile.tools, turn, port, output_chars, exposure)
         return replace(await run_loop(services, scope, request), history_version=version)
 
@@ -145,10 +145,6 @@ def question_of(message: Message) -> UserMessage:
     """Return what the model reads of a message."""
     pictures = tuple(Image(media.mime, media.data) for media in message.media if media.kind == "image")
     return UserMessage(message.text, pictures)
-
-
-def _holds_outside(messages: Sequence[ChatMessage]) -> bool:
-    return any(isinstance(message, ToolMessage) and is_framed(message.text) for message in messages)
 
 
 def _failed(turn: Turn, error: FermixError) -> Failed:
