@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from pydantic_core.core_schema import CoreSchema
 
 MASK = "***"
+HIDDEN = "[redacted]"
 SHORTEST_KNOWN_CHARS = 8  # replacing anything shorter would tear holes into ordinary text
+SHORTEST_PART_CHARS = 4  # of a value that a cut may have left: half of the shortest one
+PASSING_VALUES = 64  # of one source: a command that still runs may print what was passed to it a while ago
 
 
 class Secret:
@@ -79,9 +82,20 @@ def register_secret(value: str) -> None:
         _known.add(value)
 
 
+def register_passing(source: str, value: str) -> None:
+    """Teach `redact` a value that may be another one next time; of each source the last 64 are known."""
+    if len(value) >= SHORTEST_KNOWN_CHARS:
+        _known.add_passing(source, value)
+
+
 def hide_known(text: str) -> str:
     """Replace the secrets of this install and nothing else, for what a model reads: a guess would eat its words."""
     return _known.replace(text)
+
+
+def hide_at_cut(text: str) -> str:
+    """The same for a text that was cut off at its end: the beginning of a secret that ends there is replaced too."""
+    return _known.replace_end(_known.replace(text))
 
 
 def redact(text: str) -> str:
@@ -96,20 +110,51 @@ class _KnownValues:
     """The exact secrets of this process. One set for all: a log line must be clean whoever wrote it."""
 
     def __init__(self) -> None:
+        self._lasting: set[str] = set()
+        self._passing: dict[str, dict[str, frozenset[str]]] = {}
         self._longest_first: tuple[str, ...] = ()
 
     def add(self, value: str) -> None:
-        forms = _spellings(value).union(self._longest_first)
-        self._longest_first = tuple(sorted(forms, key=len, reverse=True))
+        self._lasting |= _spellings(value)
+        self._sort()
+
+    def add_passing(self, source: str, value: str) -> None:
+        values = self._passing.setdefault(source, {})
+        forms = values.pop(value, None)
+        values[value] = forms or _spellings(value)  # the last one again
+        if len(values) > PASSING_VALUES:
+            del values[next(iter(values))]
+        if forms is None:
+            self._sort()
 
     def replace(self, text: str) -> str:
         for form in self._longest_first:
             if form in text:  # a plain search, many times faster than one pattern of all forms
-                text = text.replace(form, "[redacted]")
+                text = text.replace(form, HIDDEN)
         return text
+
+    def replace_end(self, text: str) -> str:
+        """Replace the longest end of a text with which one of the values begins."""
+        whole = text.rstrip("\ufffd")  # what is left of a character that was cut in two
+        starts = [start for form in self._longest_first if (start := _part_at_end(form, whole)) is not None]
+        return whole[: min(starts)] + HIDDEN if starts else text
+
+    def _sort(self) -> None:
+        passing = (forms for values in self._passing.values() for forms in values.values())
+        self._longest_first = tuple(sorted(self._lasting.union(*passing), key=len, reverse=True))
 
 
 _known = _KnownValues()
+
+
+def _part_at_end(form: str, text: str) -> int | None:
+    """Return where the beginning of `form` stands with which `text` ends; None when it does not."""
+    start = text.find(form[:SHORTEST_PART_CHARS], max(0, len(text) - len(form)))
+    while start >= 0:
+        if form.startswith(text[start:]):
+            return start
+        start = text.find(form[:SHORTEST_PART_CHARS], start + 1)
+    return None
 
 
 def _check_header_text(value: str) -> None:

@@ -21,6 +21,7 @@ from fermix.native.confine import Behind
 from fermix.native.group import Pipe, ProcessGroup, Streams
 
 Ending = Literal["exited", "timeout", "output_cap"]
+Errors = Literal["merged", "dropped"]
 
 TAIL_BYTES = 16_384  # enough for a traceback and the lines before it
 LOG_BYTES = 1_048_576  # a chatty helper must not fill the disk; its start says most
@@ -60,17 +61,21 @@ async def run_child(
     stdin: bytes = b"",
     limits: Limits = DEFAULT_LIMITS,
     behind: Behind | None = None,
+    errors: Errors = "merged",
 ) -> Finished:
-    """Run one command to its end or to a limit; cancelling kills it and all it started.
+    """Run one command to its end or to a limit; cancelling kills it and all it started. `errors` "dropped": the output
+    is its stdout alone.
 
     Raises: OSError when the program or the folder is not there or may not be used; CannotConfine when a wall of
     `behind` cannot be built, and then nothing has run.
     """
     if behind is None:
-        return await _run(argv, cwd=cwd, env=env, stdin=stdin, limits=limits)
+        return await _run(argv, cwd=cwd, env=env, stdin=stdin, limits=limits, errors=errors)
     with behind.report() as report:
         command = behind.command(argv, cwd, report)
-        finished = await _run(command, cwd=Path("/"), env=env, stdin=stdin, limits=limits, passed=(report.descriptor,))
+        finished = await _run(
+            command, cwd=Path("/"), env=env, stdin=stdin, limits=limits, errors=errors, passed=(report.descriptor,)
+        )
         report.check()
     return finished
 
@@ -82,10 +87,12 @@ async def _run(
     env: Mapping[str, str],
     stdin: bytes,
     limits: Limits,
+    errors: Errors,
     passed: Sequence[int] = (),
 ) -> Finished:
     source = subprocess.PIPE if stdin else subprocess.DEVNULL
-    streams = Streams(stdin=source, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, passed=passed)
+    stderr = subprocess.STDOUT if errors == "merged" else subprocess.DEVNULL
+    streams = Streams(stdin=source, stdout=subprocess.PIPE, stderr=stderr, passed=passed)
     group = ProcessGroup(argv, cwd=cwd, env=env, streams=streams)
     output = _Output(limits.output_bytes)
     pipe = Pipe(_stream(group.stdout), output.take)

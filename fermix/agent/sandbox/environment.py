@@ -1,14 +1,28 @@
-"""Which variables a tool's process sees: an allow list, and what keeps programs from asking a person not there."""
+"""Which variables a tool's process sees: an allow list, and what keeps programs from asking a person not there.
+
+Every command gets the base. What the owner allows besides is worked out here for one command (`Variables.wanted`);
+the values that helpers print are then asked for by `helpers.py`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 
+from fermix.agent.sandbox.names import DEFAULT_NAMES, why_never_passed
+from fermix.agent.sandbox.programs import NoProgram
+from fermix.agent.sandbox.settings import EnvSettings, Source
+from fermix.config.secrets import register_passing
 from fermix.native.child import child_environment
 from fermix.native.program import own_variables
 
-ALLOWED_NAMES = ("PATH", "HOME", "USER", "LANG", "SHELL", "TMPDIR", "LC_*")
-OWN_NAMES = (*ALLOWED_NAMES, "XDG_CACHE_HOME")  # there the frozen program is unpacked already
+OWN_NAMES = (*DEFAULT_NAMES, "XDG_CACHE_HOME")  # there the frozen program is unpacked already
+FOR_HELPERS = (
+    *DEFAULT_NAMES,
+    *("DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "GNUPGHOME"),
+    "PASSWORD_STORE_DIR",
+)
+"""A helper opens the owner's keyring, which it finds by these."""
 UNATTENDED = {
     "TERM": "dumb",
     "PAGER": "cat",
@@ -18,12 +32,96 @@ UNATTENDED = {
     "DEBIAN_FRONTEND": "noninteractive",
 }
 
-
-def command_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the whole environment of a command; no key of ours is in it."""
-    return {**child_environment(environ, ALLOWED_NAMES), **UNATTENDED}
+FindHelper = Callable[[Source], tuple[str, ...]]
 
 
-def own_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the whole environment of our own program, where a tool runs it in a process of its own."""
-    return {**child_environment(environ, OWN_NAMES), **own_variables(environ)}
+@dataclass(frozen=True, slots=True)
+class Helper:
+    """A program of the owner's that prints the value of a variable."""
+
+    name: str
+    argv: tuple[str, ...]
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What one command is to get besides the base: values that are known, helpers to ask, and of what cannot be had
+    the reason.
+    """
+
+    values: Mapping[str, str]
+    helpers: tuple[Helper, ...]
+    missing: Mapping[str, str]
+
+
+class Variables:
+    """The daemon's environment, and what of it may go on. `key_names` are variables that hold keys of ours."""
+
+    def __init__(self, environ: Mapping[str, str], key_names: Collection[str]) -> None:
+        self._environ = environ
+        self._keys = frozenset(key_names)
+
+    def base(self, env: EnvSettings) -> dict[str, str]:
+        """Return what every command gets; no key of ours is in it."""
+        kept = child_environment(self._environ, DEFAULT_NAMES)
+        elsewhere = {*env.deny, *(name for name, source in env.sources.items() if source.source == "command")}
+        return {**{name: value for name, value in kept.items() if name not in elsewhere}, **UNATTENDED}
+
+    def own(self) -> dict[str, str]:
+        """Return the whole environment of our own program, where a tool runs it in a process of its own."""
+        return {**child_environment(self._environ, OWN_NAMES), **own_variables(self._environ)}
+
+    def of_helpers(self) -> dict[str, str]:
+        """Return the whole environment of a helper."""
+        return child_environment(self._environ, FOR_HELPERS)
+
+    def passes(self, name: str, env: EnvSettings) -> bool:
+        """Say whether commands may get this variable."""
+        if name in env.deny or why_never_passed(name) is not None:
+            return False
+        inherited = env.mode == "all" and name in self._environ and name not in self._keys
+        return inherited or name in env.allow or bool(child_environment({name: ""}, DEFAULT_NAMES))
+
+    def names(self, env: EnvSettings) -> tuple[str, ...]:
+        """Return all that commands may get besides the base, in order."""
+        inherited = self._environ if env.mode == "all" else ()
+        ours = self.base(env)
+        return tuple(sorted(name for name in {*env.allow, *inherited} if self.passes(name, env) and name not in ours))
+
+    def state(self, name: str, env: EnvSettings) -> str:
+        """Say where the value of a variable comes from, never what it is."""
+        source = env.sources.get(name)
+        if source is not None and source.command is not None:
+            return f"from the helper {source.command}"
+        return "from the daemon's environment" if name in self._environ else "has no value: the daemon has none"
+
+    def wanted(self, names: Collection[str], env: EnvSettings, find: FindHelper) -> Wanted:
+        """Sort these variables by where they come from. Blocking. `find` returns a helper's command line,
+        or raises NoProgram.
+
+        What is allowed by name is hidden in outputs from now on.
+        """
+        values: dict[str, str] = {}
+        helpers: list[Helper] = []
+        missing: dict[str, str] = {}
+        for name in names:
+            source = env.sources.get(name)
+            if not self.passes(name, env):
+                missing[name] = f"it is not allowed; the owner can type `/grant env {name}`"
+            elif source is not None and source.source == "command":
+                _add_helper(name, source, find, helpers, missing)
+            elif (value := self._environ.get(name)) is None:
+                missing[name] = "the daemon was started without it"
+            else:
+                values[name] = value
+                if name in env.allow:
+                    register_passing(name, value)
+        return Wanted(values, tuple(helpers), missing)
+
+
+def _add_helper(name: str, source: Source, find: FindHelper, helpers: list[Helper], missing: dict[str, str]) -> None:
+    try:
+        helpers.append(Helper(name, find(source), source.timeout_ms / 1_000))
+    except NoProgram as error:
+        missing[name] = f"its helper cannot be run: {error}"

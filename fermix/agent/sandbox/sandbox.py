@@ -9,14 +9,15 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from fermix.agent.sandbox.environment import command_environment, own_environment
+from fermix.agent.sandbox.environment import Variables, Wanted
+from fermix.agent.sandbox.programs import NoProgram, find_program, lies_in
 from fermix.agent.sandbox.roots import Identity, Root, Roots, real
-from fermix.agent.sandbox.settings import SandboxSettings
+from fermix.agent.sandbox.settings import SandboxSettings, Source
 from fermix.agent.sandbox.walls import Confinement, told
 from fermix.agent.turn import Turn
 from fermix.errors import OutsideSandbox, Refused
@@ -74,18 +75,29 @@ class Sandbox:
     """The policy of one daemon. Knows nothing of any tool."""
 
     def __init__(
-        self, settings: SandboxSettings, home: Home, launch_dir: Path, user_home: Path, environ: Mapping[str, str]
+        self,
+        settings: SandboxSettings,
+        home: Home,
+        launch_dir: Path,
+        user_home: Path,
+        environ: Mapping[str, str],
+        *,
+        key_names: Collection[str] = (),
     ) -> None:
-        """Raises: ConfigError when a grant is one that must never be given."""
+        """`key_names` are the variables that may hold keys of ours.
+
+        Raises: ConfigError when a grant is one that must never be given.
+        """
         self._home = home
         self._launch_dir = launch_dir
         self._user_home = user_home
         self._settings = settings
         self._roots = self.roots_under(settings)
         self._workspace = home.workspace
-        self._environment = command_environment(environ)
+        self.search_path = environ.get("PATH", "")
+        self.variables = Variables(environ, key_names)
         self._confinement = Confinement(user_home, home.run / "commands", environ)
-        self.own_environment = own_environment(environ)
+        self.own_environment = self.variables.own()
 
     @property
     def settings(self) -> SandboxSettings:
@@ -141,7 +153,27 @@ class Sandbox:
         if behind is None and (self._settings.mode == "strict" or not network):
             problem = self._confinement.kernel().problem or "this system cannot close the network to a command"
             raise Refused("the command cannot be confined", user_text=f"Commands cannot be confined here: {problem}")
-        return Confined(behind, {**self._environment, **({} if behind is None else behind.variables())})
+        base = self.variables.base(self._settings.env)
+        return Confined(behind, {**base, **({} if behind is None else behind.variables())})
+
+    def wanted(self, turn: Turn, names: Collection[str] | None = None) -> Wanted:
+        """Work out which variables a command of this turn gets besides: all that the owner allows, or these alone.
+
+        Only an operator's gets any. A helper is not asked once a command could have put another in its place.
+        """
+        env = self._settings.env
+        if turn.trust is not Trust.OPERATOR:
+            return Wanted({}, (), {})
+        folders = [root.path for root in self.roots_for(turn)]
+        chosen = self.variables.names(env) if names is None else names
+        return self.variables.wanted(chosen, env, lambda source: self._helper(source, folders))
+
+    def _helper(self, source: Source, folders: Collection[Path]) -> tuple[str, ...]:
+        program = find_program(source.command or "", self.search_path)
+        files = (program, *(Path(argument) for argument in source.args if argument.startswith("/")))
+        if any(lies_in(path, folders) for path in files):
+            raise NoProgram("it lies in a folder that commands may change")
+        return str(program), *source.args
 
     def prepare(self) -> None:
         """Find out what holds commands here and remove what those of a killed daemon left. Blocking."""

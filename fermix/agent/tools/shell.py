@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import shutil
-import signal
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,8 +11,10 @@ from fermix.agent.capability import Capability, Kind, ToolContext
 from fermix.agent.model import JsonValue, ToolResult, valid_text
 from fermix.agent.sandbox import Sandbox
 from fermix.agent.sandbox.commands import why_refused
+from fermix.agent.sandbox.ended import ended
+from fermix.agent.sandbox.helpers import look_up
 from fermix.agent.turn import Turn
-from fermix.native.child import Finished, Limits, run_child
+from fermix.native.child import Limits, run_child
 from fermix.trust import PolicyClass
 from fermix.workers import Workers
 
@@ -65,13 +66,15 @@ class Shell:
         try:
             cwd, note = await self._workers.run(self._folder, context.turn, str(folder) if folder else None)
             confined = await self._workers.run(self._sandbox.confined, context.turn)
+            wanted = await self._workers.run(self._sandbox.wanted, context.turn)
+            passed = await look_up(wanted, self._sandbox.variables.of_helpers())
             finished = await run_child(
                 [self._program, "-c", command],
-                cwd=cwd, env=confined.environment, limits=limits, behind=confined.behind,
+                cwd=cwd, env={**passed.variables, **confined.environment}, limits=limits, behind=confined.behind,
             )  # fmt: skip
         except OSError as error:
             return ToolResult(False, f"the command could not be started: {error.strerror} ({error.filename})")
-        return _result(finished, limits, note)
+        return ended(finished, limits, note + passed.note())
 
     def _folder(self, turn: Turn, folder: str | None) -> tuple[Path, str]:
         """Return where the command starts, and a note when that is not where its operator is."""
@@ -83,25 +86,3 @@ class Shell:
         if not found.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, "working_dir is not a folder", str(found))
         return found, ""
-
-
-def _result(finished: Finished, limits: Limits, note: str) -> ToolResult:
-    text = finished.output.decode("utf-8", "replace") + note
-    problem = _problem(finished, limits)
-    return ToolResult(True, text) if problem is None else ToolResult(False, f"{text}\n[{problem}]".lstrip("\n"))
-
-
-def _problem(finished: Finished, limits: Limits) -> str | None:
-    match finished.ending:
-        case "timeout":
-            return f"stopped after {limits.timeout_s:g} s; use a quicker command or a larger timeout_ms"
-        case "output_cap":
-            return f"stopped after {limits.output_bytes} bytes of output, {finished.cut_bytes} more were thrown away"
-        case "exited":
-            return _exit_problem(finished.exit_code)
-
-
-def _exit_problem(exit_code: int) -> str | None:
-    if exit_code < 0:
-        return f"ended by signal {-exit_code} ({signal.strsignal(-exit_code)})"
-    return f"exit code {exit_code}" if exit_code else None
