@@ -1,7 +1,7 @@
 """Which variables a tool's process sees: an allow list, and what keeps programs from asking a person not there.
 
 Every command gets the base. What the owner allows besides is worked out here for one command (`Variables.wanted`);
-the values that helpers print are then asked for by `helpers.py`.
+the values that helpers print are then asked for by `lookup.py`.
 """
 
 from __future__ import annotations

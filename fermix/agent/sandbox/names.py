@@ -28,11 +28,11 @@ STEERING_NAMES = frozenset(
 WRAPPERS = frozenset(
     {*("env", "sudo", "doas", "su", "runuser", "pkexec", "setpriv", "chroot", "unshare", "nsenter", "systemd-run"),
      *("xargs", "parallel", "find", "nohup", "nice", "ionice", "setsid", "time", "timeout", "stdbuf", "watch"),
-     *("script", "exec", "eval", "command", "busybox", "toybox", "at", "batch", "crontab", "ssh", "tar", "strace", "gdb"),
+     *("script", "exec", "eval", "command", "busybox", "toybox", "at", "batch", "ssh", "tar", "strace", "gdb"),
      *("expect", "tmux", "screen", "docker", "podman", "flock", "chrt", "taskset", "prlimit", "capsh", "newgrp", "sg"),
      *("sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "csh", "tcsh", "fish", "pwsh", "elvish", "nu"),
      *("python", "pypy", "node", "nodejs", "deno", "bun", "perl", "ruby", "php", "lua", "tclsh", "java", "npx"),
-     *("awk", "gawk", "mawk", "sed", "ed", "ex", "vi", "vim", "nvim", "emacs", "osascript", "uvx", "pipx")}
+     *("awk", "gawk", "mawk", "sed", "ed", "ex", "vi", "vim", "nvim", "emacs", "osascript", "uvx", "crontab")}
 )  # fmt: skip
 _VERSION = re.compile(r"[-.]?\d[\d.]*$")
 

@@ -12,7 +12,7 @@ from fermix.agent.model import JsonValue, ToolResult, valid_text
 from fermix.agent.sandbox import Sandbox
 from fermix.agent.sandbox.commands import why_refused
 from fermix.agent.sandbox.ended import ended
-from fermix.agent.sandbox.helpers import look_up
+from fermix.agent.sandbox.lookup import look_up
 from fermix.agent.turn import Turn
 from fermix.native.child import Limits, run_child
 from fermix.trust import PolicyClass
