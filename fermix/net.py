@@ -1,15 +1,18 @@
-"""The daemon's one outbound HTTP client. Providers call it today; channels and tools will.
+"""The daemon's one outbound HTTP client. Providers and tools call it; what others chose the address of goes through
+`public.py`, which judges it first.
 
-What must stay true: one connection pool a process; no ambient proxy and no redirect is followed, so a key goes to
-the host it was meant for and nowhere else; no message holds more of an address than its host; every wait is bounded.
+What must stay true: one connection pool a process for the addresses of the configuration, and none for the others; no
+ambient proxy and no redirect is followed, so a key goes to the host it was meant for and nowhere else; no message
+holds more of an address than its host; every wait is bounded.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ipaddress
+import socket
 import ssl
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -17,6 +20,7 @@ from typing import Literal, Self
 from urllib.parse import urlsplit
 
 import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
 
 from fermix import __version__
 from fermix.errors import NeedsOperator, Refused, Unavailable
@@ -26,6 +30,9 @@ USER_AGENT = f"fermix/{__version__}"
 IDLE_CONNECTION_S = 15.0  # servers drop idle connections silently; an older one is not worth the risk
 MAX_CONNECTIONS = 1_024  # a thousand conversations at once wait for their answers, not for each other
 DRAIN_S = 0.2  # how long a finished answer may take to end its body, so that the connection can be used again
+
+LOOK_UP_S = 5.0  # to find the addresses of a name
+UNKNOWN_NAME = "the name cannot be resolved"
 
 NetFault = Literal["timeout", "closed", "unreachable", "tls"]
 
@@ -111,22 +118,65 @@ class Net:
         finally:
             raw.close()  # does nothing to a connection that went back to the pool
 
+    async def resolve(self, host: str, port: int) -> tuple[str, ...]:
+        """Return every address of a name or number, in the order to try them. Raises: NetFailed, Refused."""
+        self._admit_host(host)
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(LOOK_UP_S):
+                found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except TimeoutError as error:
+            raise NetFailed("timeout", host, "the name was not found in time") from error
+        except (OSError, UnicodeError) as error:
+            raise NetFailed("unreachable", host, UNKNOWN_NAME) from error
+        return tuple(dict.fromkeys(str(address[0]) for *_, address in found))
+
+    @asynccontextmanager
+    async def get_pinned(
+        self, url: str, addresses: Sequence[str], *, headers: Mapping[str, str], timeouts: Timeouts
+    ) -> AsyncGenerator[Response]:
+        """Ask one of `addresses`, whatever the name resolves to by now; Host, SNI and certificate are of the name.
+
+        The body comes as it was sent, compressed or not; the connection serves no other call. Raises: NetFailed,
+        Refused.
+        """
+        host = urlsplit(url).hostname or ""
+        for address in addresses:
+            self._admit_host(address)
+        trust = await self._trusted(host) if url.startswith("https:") else True
+        connector = aiohttp.TCPConnector(
+            resolver=_Pinned(addresses), use_dns_cache=False, force_close=True, ssl=trust, limit=1
+        )
+        async with aiohttp.ClientSession(
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            trust_env=False,
+            auto_decompress=False,
+            timeout=_limits(timeouts),
+        ) as session:
+            try:
+                raw = await session.get(url, headers={"User-Agent": USER_AGENT, **headers}, allow_redirects=False)
+            except (aiohttp.ClientError, OSError) as error:
+                raise _failure(error, host) from error
+            try:
+                yield Response(raw, host)
+            finally:
+                raw.close()
+
     def _admit(self, url: str) -> str:
         host = urlsplit(url).hostname or ""
+        self._admit_host(host)
+        return host
+
+    def _admit_host(self, host: str) -> None:
         if self._loopback_only and not _is_loopback(host):
             raise Refused(f"{host}: this process may reach loopback addresses only")
-        return host
 
     async def _post(
         self, url: str, host: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts
     ) -> aiohttp.ClientResponse:
         """Post, and once more when a pooled connection turns out to be dead; a time-out is never repeated."""
-        limits = aiohttp.ClientTimeout(
-            total=timeouts.total_s,
-            connect=timeouts.connect_s,
-            sock_connect=timeouts.connect_s,
-            sock_read=timeouts.chunk_s,
-        )
+        limits = _limits(timeouts)
         connection = SimpleNamespace(pooled=False)
         session = self._open_session()
         trust = await self._trusted(host) if url.startswith("https:") else True
@@ -175,6 +225,36 @@ class Net:
         return self._session
 
 
+class _Pinned(AbstractResolver):
+    """Gives the addresses that were vetted, for whatever name."""
+
+    def __init__(self, addresses: Sequence[str]) -> None:
+        self._addresses = addresses
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        return [
+            ResolveResult(
+                hostname=host, host=address, port=port, proto=0, flags=socket.AI_NUMERICHOST,
+                family=socket.AF_INET6 if ":" in address else socket.AF_INET,
+            )
+            for address in self._addresses
+        ]  # fmt: skip
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+def _limits(timeouts: Timeouts) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(
+        total=timeouts.total_s,
+        connect=timeouts.connect_s,
+        sock_connect=timeouts.connect_s,
+        sock_read=timeouts.chunk_s,
+    )
+
+
 async def _note_pooled(
     session: aiohttp.ClientSession, context: SimpleNamespace, params: aiohttp.TraceConnectionReuseconnParams
 ) -> None:
@@ -204,7 +284,7 @@ def _failure(error: aiohttp.ClientError | OSError, host: str) -> NetFailed:
         case TimeoutError():
             return NetFailed("timeout", host, "no answer in time")
         case aiohttp.ClientConnectorDNSError():
-            return NetFailed("unreachable", host, "the name cannot be resolved")
+            return NetFailed("unreachable", host, UNKNOWN_NAME)
         case aiohttp.ClientSSLError() | aiohttp.ClientConnectorCertificateError():
             return NetFailed("tls", host, "no trusted TLS connection")
         case aiohttp.ClientConnectorError():

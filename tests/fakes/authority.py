@@ -17,20 +17,22 @@ SERVER = ipaddress.ip_address("127.0.0.1")
 
 
 class Authority:
-    """`file` is what a client must trust; `server_side` is for a server that is 127.0.0.1."""
+    """`file` is what a client must trust; `server_side` is for a server that is 127.0.0.1, or the host of that name."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, host: str | None = None) -> None:
         self.file = folder / "authority.pem"
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, NAME)])
         own = self._certificate(self._name, self._key, x509.BasicConstraints(ca=True, path_length=None))
         self.file.write_bytes(own.public_bytes(serialization.Encoding.PEM))
-        self.server_side = self._server_side(folder / "server.pem")
+        self.server_side = self._server_side(
+            folder / "server.pem", x509.DNSName(host) if host else x509.IPAddress(SERVER)
+        )
 
-    def _server_side(self, file: Path) -> ssl.SSLContext:
+    def _server_side(self, file: Path, server: x509.GeneralName) -> ssl.SSLContext:
         key = ec.generate_private_key(ec.SECP256R1())
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a server of a test")])
-        certificate = self._certificate(name, key, x509.SubjectAlternativeName([x509.IPAddress(SERVER)]))
+        certificate = self._certificate(name, key, x509.SubjectAlternativeName([server]))
         pem, plain = serialization.Encoding.PEM, serialization.NoEncryption()
         secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain)
         file.write_bytes(secret + certificate.public_bytes(pem))
