@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 
+from fermix.agent.approvals import Approvals
 from fermix.agent.context import PromptSettings, RuntimeContext, build_context
 from fermix.agent.dispatch import Dispatcher
 from fermix.agent.loop import ModelRouter
@@ -42,6 +43,7 @@ class AgentServices:
     workers: Workers
     events: Events
     clock: Clock
+    approvals: Approvals
     ended: Callable[[Turn], None] = lambda _turn: None
     """Told of every turn that has ended; never waits and never raises."""
 
@@ -55,7 +57,7 @@ class Agent:
         self._context: RuntimeContext | None = None
         self._changes = 0
         self._building = asyncio.Lock()
-        dispatcher = Dispatcher(services.events, services.clock)
+        dispatcher = Dispatcher(services.events, services.clock, services.approvals)
         self._runner = TurnRunner(
             RunnerServices(self._checkout, services.history, dispatcher, services.events, services.clock)
         )

@@ -2,20 +2,22 @@
 
 A request holds all that will be done as text and a seal, a hash over exactly that. An answer is looked up, checked
 (who, where, in time) and only then taken, all in one step of the event loop, so a wrong answer burns nothing and a
-race has one winner. Everything is in memory: a restart means no.
+race has one winner. `put` lets whoever asked go on, `wait_for` keeps a turn until it is answered. Everything is in
+memory: a restart means no.
 """
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import logging
 import secrets
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from fermix.clock import Clock
-from fermix.errors import LimitReached
+from fermix.errors import LimitReached, Refused
 from fermix.message import ApprovalPrompt, Message
 
 log = logging.getLogger(__name__)
@@ -23,8 +25,11 @@ log = logging.getLogger(__name__)
 LIFETIME_S = 60.0
 REMEMBERED_S = 600.0  # so long a late answer is told that it is late
 MOST = 100  # waiting at once, over all conversations
+MOST_TEXT_CHARS = 3_000  # what every channel shows in one message; a longer question is refused, never cut
+RUNNING = "Running it now."
 
 Rejected = Literal["unknown", "late", "elsewhere"]
+Answer = Literal["yes", "no", "late"]
 Resume = Callable[[], Awaitable[None]]
 
 
@@ -33,12 +38,13 @@ class ApprovalRequest:
     """Something that needs a yes. `text` shows all of it as Markdown, foreign characters spelled out.
 
     `carry_out` gets the seal, makes out afresh what would be done now, refuses when that is something else, and
-    returns what to tell the owner.
+    returns what to tell the owner. `refused` hears of a no.
     """
 
     text: str
     seal: str
     carry_out: Callable[[str], Awaitable[str]]
+    refused: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +98,57 @@ class Approvals:
 
         Raises: LimitReached when too many wait; what `send` raises, and then nothing waits.
         """
-        prompt, new = self._ask(request, seam)
+        pending, new = self._ask(request, seam)
         if new:
-            try:
-                await send(prompt)
-            except BaseException:
-                self._pending.pop(prompt.id, None)
-                raise
+            await self._show(pending, send)
         return new
+
+    async def wait_for(
+        self, text: str, seal: str, seam: Seam, send: Callable[[ApprovalPrompt], Awaitable[None]]
+    ) -> Answer:
+        """Ask, and wait for the answer as long as it can be given. `seal` is of this one wait, never of two.
+
+        Whatever ends the wait, nothing stays behind that could be answered. Raises: as `put`.
+        """
+        answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+        async def carry_out(_seal: str) -> str:
+            if answered.done():
+                raise Refused("nobody waits for it", user_text="It is too late for that, so nothing was done.")
+            answered.set_result("yes")
+            return RUNNING
+
+        def refused() -> None:
+            if not answered.done():
+                answered.set_result("no")
+
+        pending, _ = self._ask(
+            ApprovalRequest(text, seal, carry_out, refused), replace(seam, resume=None, after_yes="")
+        )
+        await self._show(pending, send)
+        try:
+            await self._answered_in_time(answered, pending)
+        finally:
+            answered.cancel()
+            if self._clock.monotonic() < pending.expires_at:  # past that it stays, so that an answer is told it is late
+                self._pending.pop(pending.prompt.id, None)
+        return "late" if answered.cancelled() else answered.result()
+
+    async def _answered_in_time(self, answered: asyncio.Future[Answer], pending: Pending) -> None:
+        left_s = pending.expires_at - self._clock.monotonic()
+        if left_s <= 0:  # showing it took that long
+            return
+        async with asyncio.TaskGroup() as group:
+            timer = group.create_task(self._clock.sleep(left_s), name=f"approval {pending.prompt.id}")
+            await asyncio.wait((answered, timer), return_when=asyncio.FIRST_COMPLETED)
+            timer.cancel()
+
+    async def _show(self, pending: Pending, send: Callable[[ApprovalPrompt], Awaitable[None]]) -> None:
+        try:
+            await send(pending.prompt)
+        except BaseException:
+            self._pending.pop(pending.prompt.id, None)
+            raise
 
     def take(self, code: str, answer: Message, *, local: bool) -> Pending | Rejected:
         """Take what a code stands for, once. `answer` is the operator's message that holds it; `local` says that it
@@ -115,20 +164,20 @@ class Approvals:
         del self._pending[pending.prompt.id]
         return pending
 
-    def _ask(self, request: ApprovalRequest, seam: Seam) -> tuple[ApprovalPrompt, bool]:
+    def _ask(self, request: ApprovalRequest, seam: Seam) -> tuple[Pending, bool]:
         self._forget_old()
         now = self._clock.monotonic()
         live = [pending for pending in self._pending.values() if now < pending.expires_at]
         for pending in live:
             if (pending.seam.origin, pending.request.seal) == (seam.origin, request.seal):
-                return pending.prompt, False
+                return pending, False
         if len(live) >= MOST:
             problem = "too many questions wait for an answer"
             raise LimitReached(problem, limit="approvals", user_text=f"{problem}; try again in a minute")
         prompt = ApprovalPrompt(secrets.token_hex(6), request.text, _token())
-        self._pending[prompt.id] = Pending(prompt, request, seam, now + LIFETIME_S)
+        pending = self._pending[prompt.id] = Pending(prompt, request, seam, now + LIFETIME_S)
         log.info("approval %s asked on channel %r", prompt.id, seam.origin.channel)
-        return prompt, True
+        return pending, True
 
     def _find(self, code: str) -> Pending | None:
         if (named := self._pending.get(code.lower())) is not None:

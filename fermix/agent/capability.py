@@ -38,6 +38,7 @@ class ToolContext:
 
 RunTool = Callable[[Mapping[str, JsonValue], ToolContext], Awaitable[ToolResult]]
 AsksWhy = Callable[[Mapping[str, JsonValue], ToolContext], str | None]
+ActsIn = Callable[[Mapping[str, JsonValue], ToolContext], Awaitable[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,8 @@ class Capability:
     `asks_owner` hides it from every turn that cannot ask the owner. `source` names the plugin or MCP server it came
     from, "" for our own. `outside` says whether its results hold words of others; None leaves that to kind and class.
     `ends_turn`: a success that was the only call of a step without text ends the turn. `asks` says why the owner must
-    agree to exactly this call, or None when it is free; where it is missing `risk.py` decides by class.
+    agree to exactly this call, or None when it is free; where it is missing `risk.py` decides by class. `acts_in` makes
+    out where a call acts, for a tool whose arguments do not say all of it; the owner's yes is bound to that as well.
     """
 
     name: str
@@ -68,6 +70,7 @@ class Capability:
     failure_modes: tuple[str, ...] = ()
     requires_setup: str = ""
     asks: AsksWhy | None = None
+    acts_in: ActsIn | None = None
 
     @property
     def brings_outside(self) -> bool:

@@ -1,8 +1,9 @@
-"""One tool call: admit, check the arguments, run, give exactly one result.
+"""One tool call: admit, check the arguments, ask the owner where that is needed, run, give exactly one result.
 
 Called by the loop, one call at a time. Only what stands in the turn's own scope can run: a name outside it is
-answered the same way whether it exists or not. A tool's failure is a result, because the model must read it;
-only cancellation passes through. Every call, run or not, leaves one ToolStarted and one ToolCalled.
+answered the same way whether it exists or not. A tool's time begins when it may run. A tool's failure is a result,
+because the model must read it; only cancellation passes through. Every call, run or not, leaves one ToolStarted and
+one ToolCalled.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from dataclasses import dataclass, field
 
 import fastjsonschema
 
+from fermix.agent.approvals import Approvals
 from fermix.agent.capability import Capability, ToolContext
+from fermix.agent.consent import Consent
 from fermix.agent.exposure import Exposure
 from fermix.agent.model import JsonValue, ToolCall, ToolResult, valid_text
 from fermix.agent.results import OUTPUT_CHARS, bounded, presentable
@@ -35,8 +38,8 @@ CheckArguments = Callable[..., object]
 
 @dataclass(frozen=True, slots=True)
 class ToolScope:
-    """All that one turn may call, fixed at its start. `output_chars` bounds the text of one result. `exposure` and
-    `originals` grow while the turn runs.
+    """All that one turn may call, fixed at its start. `output_chars` bounds the text of one result. `exposure`,
+    `originals` and `noes`, the seals of calls that the owner refused, grow while the turn runs.
     """
 
     tools: Mapping[str, Capability]
@@ -45,14 +48,16 @@ class ToolScope:
     output_chars: int = OUTPUT_CHARS
     exposure: Exposure = field(default_factory=Exposure)
     originals: dict[str, str] = field(default_factory=dict[str, str])
+    noes: set[str] = field(default_factory=set[str])
 
 
 class Dispatcher:
-    """One per daemon; holds no state of a turn."""
+    """One per daemon; holds no state of a turn. Without `approvals` nobody can be asked."""
 
-    def __init__(self, events: Events, clock: Clock) -> None:
+    def __init__(self, events: Events, clock: Clock, approvals: Approvals | None = None) -> None:
         self._events = events
         self._clock = clock
+        self._consent = Consent(approvals)
         self._checks: dict[str, tuple[Capability, CheckArguments]] = {}
 
     async def dispatch(self, call: ToolCall, scope: ToolScope) -> ToolResult:
@@ -87,13 +92,14 @@ class Dispatcher:
 
     async def _run(self, call: ToolCall, capability: Capability, scope: ToolScope) -> ToolResult:
         """Check and run; what goes wrong becomes a result, so that the model can mend it."""
-        bound = asyncio.timeout(capability.timeout_s)
+        context, bound = _context(call, scope), asyncio.timeout(capability.timeout_s)
         try:
             self._check(call, capability)
+            await self._consent.admit(call, capability, context, scope.noes)
             async with bound:
                 if capability.policy is not PolicyClass.READ_ONLY:
                     await scope.port.effect(capability.name)
-                return await capability.run(call.arguments, _context(call, scope))
+                return await capability.run(call.arguments, context)
         except fastjsonschema.JsonSchemaValueException as error:
             return ToolResult(False, f"arguments do not fit: {error.message[:PROBLEM_CHARS]}")
         except asyncio.CancelledError:

@@ -108,7 +108,7 @@ async def serve(start: Start) -> None:
             Agent.open(
                 AgentServices(
                     tools(config, start.keys), routes.router, conversations, home, prompt_settings(config), workers,
-                    events, clock, ended=partial(_tidy, sandbox, workers),
+                    events, clock, approvals, ended=partial(_tidy, sandbox, workers),
                 )
             )
         )  # fmt: skip

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from fermix.agent.agent import Agent, AgentServices
+from fermix.agent.approvals import Approvals
 from fermix.agent.capability import Capability
 from fermix.agent.context import PromptSettings
 from fermix.agent.loop import ModelRouter
@@ -65,6 +66,7 @@ class World:
             workers=self.workers,
             events=self.events,
             clock=self.clock,
+            approvals=Approvals(self.clock),
         )
         async with asyncio.timeout(5), Agent.open(services) as agent:
             yield agent

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import pytest
 
-from fermix.agent.approvals import MOST, REMEMBERED_S, ApprovalRequest, Approvals, Origin, Pending, Seam
-from fermix.errors import ChannelUnavailable, LimitReached
+from fermix.agent.approvals import MOST, REMEMBERED_S, RUNNING, ApprovalRequest, Approvals, Origin, Pending, Seam
+from fermix.errors import ChannelUnavailable, LimitReached, Refused
 from fermix.message import ApprovalPrompt, Message
 from tests.fakes.channel import message
 from tests.fakes.clock import ManualClock
@@ -241,3 +243,91 @@ async def test_codes_and_ids_cannot_be_foreseen() -> None:
     assert len({prompt.token for prompt in prompts} | {prompt.id for prompt in prompts}) == 100
     assert {len(prompt.token) for prompt in prompts} == {8}
     assert {len(prompt.id) for prompt in prompts} == {12}
+
+
+@dataclass
+class Waiting:
+    """A wait for an answer, and how it ended."""
+
+    desk: Desk
+    answer: str = ""
+
+    async def run(self) -> None:
+        seam = Seam(Origin.of(ASKED), shared=True)
+        self.answer = await self.desk.approvals.wait_for("May I?", "seal", seam, self.desk.show)
+
+
+@asynccontextmanager
+async def waiting() -> AsyncGenerator[tuple[Waiting, asyncio.Task[None]]]:
+    wait = Waiting(Desk())
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        task = group.create_task(wait.run())
+        await wait.desk.clock.until_asleep()
+        yield wait, task
+
+
+async def test_a_wait_ends_with_the_yes_and_the_yes_counts_once() -> None:
+    async with waiting() as (wait, _):
+        token = wait.desk.shown[0].token
+        taken = wait.desk.approvals.take(token, _reply(), local=False)
+        assert isinstance(taken, Pending)
+        assert await taken.request.carry_out(taken.request.seal) == RUNNING
+
+    assert wait.answer == "yes"
+    assert wait.desk.approvals.take(token, _reply(), local=False) == "unknown"
+    with pytest.raises(Refused, match="nobody waits"):
+        await taken.request.carry_out(taken.request.seal)
+
+
+async def test_a_wait_ends_with_the_no() -> None:
+    async with waiting() as (wait, _):
+        taken = wait.desk.approvals.take(wait.desk.shown[0].token, _reply(), local=False)
+        assert isinstance(taken, Pending)
+        taken.request.refused()
+        taken.request.refused()
+
+    assert wait.answer == "no"
+
+
+async def test_a_wait_ends_after_a_minute_and_a_yes_is_too_late() -> None:
+    """R-27: time-out means deny."""
+    async with waiting() as (wait, _):
+        wait.desk.clock.advance(59.9)
+        await asyncio.sleep(0)
+        assert wait.answer == ""
+        wait.desk.clock.advance(0.1)
+
+    assert wait.answer == "late"
+    assert wait.desk.approvals.take(wait.desk.shown[0].token, _reply(), local=False) == "late"
+
+
+async def test_a_wait_that_is_stopped_leaves_nothing_to_answer() -> None:
+    async with waiting() as (wait, task):
+        task.cancel()
+
+    assert wait.desk.approvals.take(wait.desk.shown[0].token, _reply(), local=False) == "unknown"
+
+
+async def test_an_answer_elsewhere_leaves_the_wait_as_it_is() -> None:
+    async with waiting() as (wait, task):
+        token = wait.desk.shown[0].token
+        assert wait.desk.approvals.take(token, _reply(chat="other"), local=False) == "elsewhere"
+        await asyncio.sleep(0)
+        assert not task.done()
+        taken = wait.desk.approvals.take(token, _reply(), local=False)
+        assert isinstance(taken, Pending)
+        await taken.request.carry_out(taken.request.seal)
+
+    assert wait.answer == "yes"
+
+
+async def test_a_wait_whose_question_cannot_be_shown_does_not_begin() -> None:
+    desk = Desk()
+
+    async def broken(prompt: ApprovalPrompt) -> None:
+        desk.shown.append(prompt)
+        raise ChannelUnavailable("the platform is away")
+
+    with pytest.raises(ChannelUnavailable):
+        await desk.approvals.wait_for("May I?", "seal", Seam(Origin.of(ASKED), True), broken)
+    assert desk.approvals.take(desk.shown[0].token, _reply(), local=False) == "unknown"

@@ -99,6 +99,7 @@ async def whole_in(
             workers=workers,
             events=events,
             clock=clock,
+            approvals=approvals,
         )
         agent = await stack.enter_async_context(Agent.open(services))
         ledger = Ledger(database, clock)

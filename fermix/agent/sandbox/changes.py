@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from fermix.agent.sandbox.settings import Mode, SandboxSettings
 from fermix.visible import fenced, spelled
 
-MOST_TEXT_CHARS = 3_000  # what every channel shows in one message; a longer question is refused, never cut
-
 
 @dataclass(frozen=True, slots=True)
 class GrantPath:

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from fermix.agent.approvals import ApprovalRequest
-from fermix.agent.sandbox.changes import MOST_TEXT_CHARS, Change, GrantPath, Proposal, RevokePath, SetMode
+from fermix.agent.approvals import MOST_TEXT_CHARS, ApprovalRequest
+from fermix.agent.sandbox.changes import Change, GrantPath, Proposal, RevokePath, SetMode
 from fermix.agent.sandbox.roots import Roots, real
 from fermix.agent.sandbox.sandbox import Sandbox
 from fermix.agent.sandbox.settings import SandboxSettings

@@ -42,7 +42,9 @@ async def _resumed(seam: Seam) -> str:
 
 
 async def _deny(context: CommandContext) -> None:
-    if await _take(context) is not None:
+    pending = await _take(context)
+    if pending is not None:
+        pending.request.refused()
         await context.replier.tell("Refused. Nothing was changed.")
 
 
