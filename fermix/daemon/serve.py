@@ -52,7 +52,7 @@ from fermix.gateway.transcription.transcriber import TranscriptionSettings
 from fermix.home import Home
 from fermix.native.program import FROZEN
 from fermix.net import Net
-from fermix.setup.sections import SECTIONS
+from fermix.setup.sections import SECRET_NAMES, SECTIONS
 from fermix.store import ContentCheck, Database
 from fermix.supervisor import OURS, OUTSIDE, Supervisor
 from fermix.workers import Workers
@@ -160,7 +160,7 @@ def _until_told() -> asyncio.Event:
 
 def _sandbox(start: Start, workers: Workers) -> Sandbox:
     settings = start.config[SandboxSettings]
-    sandbox = Sandbox(settings, start.home, start.launch_folder, Path.home(), start.environ)
+    sandbox = Sandbox(settings, start.home, start.launch_folder, Path.home(), start.environ, key_names=SECRET_NAMES)
     workers.post(sandbox.prepare)
     return sandbox
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from fermix.agent.sandbox.names import DEFAULT_NAMES, why_never_passed
+from fermix.agent.sandbox.names import CHANNEL_KEYS, DEFAULT_NAMES, why_never_passed
 from fermix.agent.sandbox.programs import NoProgram
 from fermix.agent.sandbox.settings import EnvSettings, Source
 from fermix.config.secrets import register_passing
@@ -60,7 +60,7 @@ class Variables:
 
     def __init__(self, environ: Mapping[str, str], key_names: Collection[str]) -> None:
         self._environ = environ
-        self._keys = frozenset(key_names)
+        self._keys = frozenset((*key_names, *CHANNEL_KEYS))
 
     def base(self, env: EnvSettings) -> dict[str, str]:
         """Return what every command gets; no key of ours is in it."""

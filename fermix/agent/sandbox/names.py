@@ -24,6 +24,12 @@ STEERING_NAMES = frozenset(
      "JDK_JAVA_OPTIONS", "PERLLIB", "LOCPATH", "LESSOPEN", "LESSCLOSE"}
 )  # fmt: skip
 
+# Keys that Fermix is given for its channels; some owners export them, and no command needs one.
+CHANNEL_KEYS = (
+    *("TELEGRAM_BOT_TOKEN", "DISCORD_BOT_TOKEN", "SLACK_BOT_TOKEN", "SLACK_SIGNING_SECRET"),
+    *("WHATSAPP_ACCESS_TOKEN", "WHATSAPP_VERIFY_TOKEN", "WHATSAPP_APP_SECRET"),
+)
+
 # What runs whatever it is given says nothing about what will run: rule R-23. A version may follow, as in python3.11.
 WRAPPERS = frozenset(
     {*("env", "sudo", "doas", "su", "runuser", "pkexec", "setpriv", "chroot", "unshare", "nsenter", "systemd-run"),

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import errno
 import shutil
 from collections.abc import Mapping
-from pathlib import Path
 
 from fermix.agent.capability import Capability, Kind, ToolContext
 from fermix.agent.model import JsonValue, ToolResult, valid_text
 from fermix.agent.sandbox import Sandbox
 from fermix.agent.sandbox.commands import why_refused
-from fermix.agent.sandbox.ended import ended
-from fermix.agent.sandbox.lookup import look_up
-from fermix.agent.turn import Turn
-from fermix.native.child import Limits, run_child
+from fermix.agent.sandbox.run import CommandRunner
 from fermix.trust import PolicyClass
 from fermix.workers import Workers
 
@@ -51,8 +46,7 @@ class Shell:
     """The tool itself."""
 
     def __init__(self, sandbox: Sandbox, workers: Workers) -> None:
-        self._sandbox = sandbox
-        self._workers = workers
+        self._runner = CommandRunner(sandbox, workers)
         self._program = shutil.which("bash") or "/bin/sh"  # models write bash; a system without it has only sh
 
     async def run(self, arguments: Mapping[str, JsonValue], context: ToolContext) -> ToolResult:
@@ -62,27 +56,6 @@ class Shell:
             return ToolResult(False, f"refused in every mode: this {reason}", denied=True)
         if "\0" in command or valid_text(command) != command:
             return ToolResult(False, "a command cannot hold a NUL character or half a surrogate pair")
-        limits = Limits(timeout_s=timeout_ms / 1_000 if isinstance(timeout_ms, int) else None)
-        try:
-            cwd, note = await self._workers.run(self._folder, context.turn, str(folder) if folder else None)
-            confined = await self._workers.run(self._sandbox.confined, context.turn)
-            wanted = await self._workers.run(self._sandbox.wanted, context.turn)
-            passed = await look_up(wanted, self._sandbox.variables.of_helpers())
-            finished = await run_child(
-                [self._program, "-c", command],
-                cwd=cwd, env={**passed.variables, **confined.environment}, limits=limits, behind=confined.behind,
-            )  # fmt: skip
-        except OSError as error:
-            return ToolResult(False, f"the command could not be started: {error.strerror} ({error.filename})")
-        return ended(finished, limits, note + passed.note())
-
-    def _folder(self, turn: Turn, folder: str | None) -> tuple[Path, str]:
-        """Return where the command starts, and a note when that is not where its operator is."""
-        if folder is None:
-            found = self._sandbox.working_dir(turn)
-            refusal = self._sandbox.why_elsewhere(turn)
-            return found, "" if refusal is None else f"\n[this ran in {found}: {refusal.user_text}]"
-        found = self._sandbox.find(turn, folder).path
-        if not found.is_dir():
-            raise NotADirectoryError(errno.ENOTDIR, "working_dir is not a folder", str(found))
-        return found, ""
+        timeout_s = timeout_ms / 1_000 if isinstance(timeout_ms, int) else None
+        argv = [self._program, "-c", command]
+        return await self._runner.run(argv, context.turn, folder=str(folder) if folder else None, timeout_s=timeout_s)
