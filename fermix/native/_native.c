@@ -1,4 +1,4 @@
-/* The system calls Python lacks or cannot make safely. Called by sweep.py, group.py, opener.py and peer.py only.
+/* The system calls Python lacks or cannot make safely. Called by sweep.py and opener.py only.
  *
  * What must stay true: nothing here forks, and the sweep allocates no heap memory and opens no descriptor beyond the
  * few it holds in reserve, so that it still works when the process table is full and descriptors are used up. It
@@ -14,7 +14,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -24,9 +23,7 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-#elif defined(__APPLE__)
-#include <sys/event.h>
-#include <sys/un.h>
+#include <sys/wait.h>
 #endif
 
 #define UNUSED __attribute__((unused))
@@ -106,7 +103,19 @@ static int read_state(pid_t pid, struct state *state)
     return 0;
 }
 
-enum owner { NOBODY, OURS, ANOTHER, UNKNOWN };
+/* What sweep() was given of each living command; one without a signal is not swept and only tells whose an orphan is. */
+struct tree {
+    int root;
+    int signum;
+    const char *marker; /* NAME=value, the same name and length in all */
+    Py_ssize_t length;
+    PyObject *elders; /* children of ours that were there before it */
+    long left;
+};
+
+enum { MOST_TREES = 1024, NOBODYS = -1, UNKNOWN = -2 };
+static struct tree trees[MOST_TREES];
+static int tree_count;
 
 /* Whether a process really has no variables (fields 50 and 51 are where they begin and end): during exec, or when
  * exec has taken the memory away that we were about to read, nothing can be read either. */
@@ -121,54 +130,59 @@ static int has_no_variables(pid_t pid)
     return word != NULL && sscanf(word, "%llu %llu", &begin, &end) == 2 && begin == end && end != 0;
 }
 
-/* Whose marker a process was started with. `marker` is NAME=value; the same name with another value is ANOTHER. */
-static enum owner read_owner(pid_t pid, const char *marker, size_t length)
+static int tree_of(const char *marker)
+{
+    for (int i = 0; i < tree_count; i++)
+        if (memcmp(marker, trees[i].marker, (size_t)trees[i].length) == 0)
+            return i;
+    return NOBODYS;
+}
+
+/* Whose marker a process was started with. One that names no living command was made up, or is as good as none. */
+static int read_owner(pid_t pid)
 {
     char path[64], window[4096];
-    size_t kept = 0, name_length = (size_t)(strchr(marker, '=') - marker) + 1;
-    enum owner owner = NOBODY;
+    size_t kept = 0, length = (size_t)trees[0].length;
+    size_t name_length = (size_t)(strchr(trees[0].marker, '=') - trees[0].marker) + 1;
+    int owner = NOBODYS;
     snprintf(path, sizeof path, "/proc/%d/environ", (int)pid);
     int descriptor = open(path, O_RDONLY | O_CLOEXEC);
     if (descriptor < 0)
-        return NOBODY;
-    for (;;) {
-        ssize_t got = read(descriptor, window + kept, sizeof window - kept);
-        if (got <= 0)
-            break;
+        return NOBODYS;
+    for (ssize_t got; owner < 0 && (got = read(descriptor, window + kept, sizeof window - kept)) > 0;) {
         size_t filled = kept + (size_t)got;
-        if (memmem(window, filled, marker, length) != NULL) {
-            owner = OURS;
-            break;
-        }
-        if (memmem(window, filled, marker, name_length) != NULL)
-            owner = ANOTHER;
-        kept = filled < length ? filled : length; /* a marker may lie across two reads */
-        memmove(window, window + filled - kept, kept);
+        char *end = window + filled, *at = window;
+        while (owner < 0 && (at = memmem(at, (size_t)(end - at), trees[0].marker, name_length)) != NULL &&
+               (size_t)(end - at) >= length)
+            owner = tree_of(at++);
+        kept = filled < length - 1 ? filled : length - 1; /* a marker may lie across two reads */
+        memmove(window, end - kept, kept);
     }
     close(descriptor);
-    return kept == 0 && owner == NOBODY && !has_no_variables(pid) ? UNKNOWN : owner;
+    return kept == 0 && owner == NOBODYS && !has_no_variables(pid) ? UNKNOWN : owner;
 }
 
 struct found {
     pid_t pid;
     pid_t parent;
+    int tree;
 };
 
 enum { MOST_FOUND = 8192 }; /* what does not fit is handed to us when its parent dies and is found by the next pass */
 static struct found found[MOST_FOUND];
 static size_t found_count;
 
-static void add_found(pid_t pid, pid_t parent)
+static void add_found(pid_t pid, pid_t parent, int tree)
 {
     for (size_t i = 0; i < found_count; i++)
         if (found[i].pid == pid)
             return;
     if (found_count < MOST_FOUND)
-        found[found_count++] = (struct found){pid, parent};
+        found[found_count++] = (struct found){pid, parent, tree};
 }
 
 /* The children of one thread of `pid`, from a list such as "812 813 ". */
-static void add_children_of_thread(pid_t pid, const char *thread)
+static void add_children_of_thread(pid_t pid, const char *thread, int tree)
 {
     char path[96], text[4096];
     size_t kept = 0;
@@ -183,14 +197,14 @@ static void add_children_of_thread(pid_t pid, const char *thread)
         text[kept + (size_t)got] = '\0';
         char *word = text;
         for (char *space; (space = strchr(word, ' ')) != NULL; word = space + 1)
-            add_found((pid_t)atoi(word), pid);
+            add_found((pid_t)atoi(word), pid, tree);
         kept = strlen(word); /* a number may be cut by the end of a read */
         memmove(text, word, kept);
     }
     close(descriptor);
 }
 
-static void add_children(pid_t pid)
+static void add_children(pid_t pid, int tree)
 {
     char path[64], entries[4096];
     snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
@@ -204,96 +218,128 @@ static void add_children(pid_t pid)
         for (long at = 0; at < length;) {
             struct dirent64 *entry = (struct dirent64 *)(entries + at);
             if (entry->d_name[0] != '.')
-                add_children_of_thread(pid, entry->d_name);
+                add_children_of_thread(pid, entry->d_name, tree);
             at += entry->d_reclen;
         }
     }
     close(folder);
 }
 
-static int is_spared(PyObject *spared, pid_t pid)
+static int is_in(PyObject *set, pid_t pid)
 {
     PyObject *number = PyLong_FromLong((long)pid);
-    int is_in = number != NULL && PySet_Contains(spared, number) == 1;
+    int is_there = number != NULL && PySet_Contains(set, number) == 1;
     Py_XDECREF(number);
-    return is_in;
+    return is_there;
 }
 
-/* Orphans that the system handed to us: our own children in a session that is not ours. Returns how many of them
- * cannot be told yet. */
-static long add_adopted(const char *marker, size_t length, PyObject *spared)
+/* An orphan without a marker belongs to a command that it did not exist before. */
+static int tree_of_unmarked(pid_t pid)
+{
+    for (int i = 0; i < tree_count; i++)
+        if (trees[i].signum != 0 && !is_in(trees[i].elders, pid))
+            return i;
+    return NOBODYS;
+}
+
+/* What cannot be told counts for every command that it may belong to, so that each looks again. */
+static int count_for_all(pid_t pid)
+{
+    int counted = 0;
+    for (int i = 0; i < tree_count; i++)
+        if (trees[i].signum != 0 && !is_in(trees[i].elders, pid))
+            counted = ++trees[i].left > 0;
+    return counted;
+}
+
+/* What the system handed to us: children of ours in a session that is not ours, except the `kept`. One that has ended
+ * is taken off the process table; it counts, since its children may have come to us after we had looked. */
+static void add_adopted(PyObject *kept_ones)
 {
     pid_t us = getpid(), our_session = getsid(0);
     size_t kept = found_count;
-    long unknown = 0;
-    add_children(us);
+    add_children(us, NOBODYS);
     size_t end = found_count;
     for (size_t i = kept; i < end; i++) {
         struct state state;
         pid_t pid = found[i].pid;
-        if (is_spared(spared, pid) || read_state(pid, &state) < 0)
+        if (is_in(kept_ones, pid) || read_state(pid, &state) < 0 || state.session == our_session)
             continue;
-        if (state.letter == 'Z' || state.session == our_session)
-            continue;
-        enum owner owner = read_owner(pid, marker, length);
-        unknown += owner == UNKNOWN;
-        if (owner == OURS || owner == NOBODY)
-            found[kept++] = found[i];
+        int owner = state.letter == 'Z' ? UNKNOWN : read_owner(pid);
+        if (owner == UNKNOWN && count_for_all(pid) && state.letter == 'Z')
+            waitpid(pid, NULL, WNOHANG);
+        if (owner == NOBODYS)
+            owner = tree_of_unmarked(pid);
+        if (owner >= 0 && trees[owner].signum != 0)
+            found[kept++] = (struct found){pid, us, owner};
     }
     found_count = kept;
-    return unknown;
 }
 
-/* Signal one process unless its number has been given to a stranger meanwhile; 1 when a living one was signalled. */
+/* Signal one process unless its number has been given to a stranger meanwhile; 1 when a living one was signalled, or
+ * one was reaped that had ended since we found it. */
 static int signal_found(const struct found *process, int signum)
 {
     struct state state;
-    int descriptor = (int)syscall(SYS_pidfd_open, process->pid, 0);
+    int descriptor = (int)syscall(SYS_pidfd_open, process->pid, 0), counts = 0;
     if (descriptor < 0)
         return 0;
-    int is_ours = read_state(process->pid, &state) == 0 && state.letter != 'Z' &&
-                  (state.parent == process->parent || state.parent == getpid());
-    int signalled = is_ours && syscall(SYS_pidfd_send_signal, descriptor, signum, NULL, 0) == 0;
+    int is_known = read_state(process->pid, &state) == 0;
+    if (is_known && state.letter == 'Z')
+        counts = state.parent == getpid() && waitpid(process->pid, NULL, WNOHANG) > 0;
+    else if (is_known && (state.parent == process->parent || state.parent == getpid()))
+        counts = syscall(SYS_pidfd_send_signal, descriptor, signum, NULL, 0) == 0;
     close(descriptor);
-    return signalled;
+    return counts;
+}
+
+/* Take over what is to be swept; the objects live as long as the arguments do. */
+static int read_trees(PyObject *given)
+{
+    tree_count = 0;
+    for (Py_ssize_t i = 0; i < PyTuple_Size(given) && tree_count < MOST_TREES; i++) {
+        struct tree *tree = &trees[tree_count++];
+        tree->left = 0;
+        if (!PyArg_ParseTuple(PyTuple_GetItem(given, i), "iiy#O!", &tree->root, &tree->signum, &tree->marker,
+                              &tree->length, &PyFrozenSet_Type, &tree->elders))
+            return -1;
+        if (strchr(tree->marker, '=') == NULL || tree->length > 1024 || tree->length != trees[0].length)
+            return raise_errno(EINVAL) == NULL ? -1 : 0;
+    }
+    return 0;
 }
 
 static PyObject *sweep(PyObject *self UNUSED, PyObject *args)
 {
-    int root, signum;
-    const char *marker;
-    Py_ssize_t length;
-    PyObject *spared;
-    if (!PyArg_ParseTuple(args, "iiy#O", &root, &signum, &marker, &length, &spared))
+    PyObject *given, *kept;
+    if (!PyArg_ParseTuple(args, "O!O!", &PyTuple_Type, &given, &PySet_Type, &kept) || read_trees(given) < 0)
         return NULL;
-    if ((length > 0 && strchr(marker, '=') == NULL) || length > 1024)
-        return raise_errno(EINVAL);
     free_reserve();
     found_count = 0;
-    add_children((pid_t)root);
-    long left = length > 0 ? add_adopted(marker, (size_t)length, spared) : 0;
+    for (int i = 0; i < tree_count; i++)
+        if (trees[i].signum != 0)
+            add_children((pid_t)trees[i].root, i);
+    if (tree_count > 0)
+        add_adopted(kept);
     for (size_t i = 0; i < found_count; i++)
-        add_children(found[i].pid);
+        add_children(found[i].pid, found[i].tree);
     for (size_t i = 0; i < found_count; i++) /* parents stand before their children, so they cannot start new ones */
-        left += signal_found(&found[i], signum);
+        trees[found[i].tree].left += signal_found(&found[i], trees[found[i].tree].signum);
     fill_reserve();
-    return PyErr_Occurred() ? NULL : PyLong_FromLong(left);
+    PyObject *left = PyErr_Occurred() ? NULL : PyTuple_New(tree_count);
+    for (int i = 0; left != NULL && i < tree_count; i++)
+        PyTuple_SetItem(left, i, PyLong_FromLong(trees[i].left));
+    return left;
 }
 
-static PyObject *become_subreaper(PyObject *self UNUSED, PyObject *args UNUSED)
+static PyObject *control(PyObject *self UNUSED, PyObject *args)
 {
-    if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0)
-        return PyErr_SetFromErrno(PyExc_OSError);
-    fill_reserve();
-    Py_RETURN_NONE;
-}
-
-static PyObject *die_with_parent(PyObject *self UNUSED, PyObject *args)
-{
-    int signum;
-    if (!PyArg_ParseTuple(args, "i", &signum))
+    int option;
+    unsigned long value;
+    if (!PyArg_ParseTuple(args, "ik", &option, &value))
         return NULL;
-    return none_or_errno(prctl(PR_SET_PDEATHSIG, signum, 0, 0, 0));
+    fill_reserve();
+    return none_or_errno(prctl(option, value, 0, 0, 0));
 }
 
 static PyObject *openat2(PyObject *self UNUSED, PyObject *args)
@@ -322,72 +368,16 @@ static PyObject *missing(PyObject *self UNUSED, PyObject *args UNUSED)
 }
 
 #define sweep missing
-#define become_subreaper missing
-#define die_with_parent missing
+#define control missing
 #define openat2 missing
 #endif
-
-/* A descriptor that turns readable when this child of ours has ended; waiting for it reaps nothing. */
-static PyObject *exit_descriptor(PyObject *self UNUSED, PyObject *args)
-{
-    int pid;
-    if (!PyArg_ParseTuple(args, "i", &pid))
-        return NULL;
-#ifdef __linux__
-    int descriptor = (int)syscall(SYS_pidfd_open, pid, 0);
-    return descriptor < 0 ? PyErr_SetFromErrno(PyExc_OSError) : PyLong_FromLong(descriptor);
-#elif defined(__APPLE__)
-    struct kevent change;
-    int descriptor = kqueue();
-    if (descriptor < 0)
-        return PyErr_SetFromErrno(PyExc_OSError);
-    EV_SET(&change, (uintptr_t)pid, EVFILT_PROC, EV_ADD | EV_ONESHOT, NOTE_EXIT, 0, NULL);
-    if (kevent(descriptor, &change, 1, NULL, 0, NULL) < 0) {
-        int number = errno;
-        close(descriptor);
-        return raise_errno(number);
-    }
-    return PyLong_FromLong(descriptor);
-#else
-    return raise_errno(ENOSYS);
-#endif
-}
-
-/* (uid, pid) of the process at the other end of a Unix socket, as the system recorded them. */
-static PyObject *peer_credentials(PyObject *self UNUSED, PyObject *args)
-{
-    int descriptor;
-    if (!PyArg_ParseTuple(args, "i", &descriptor))
-        return NULL;
-#ifdef __linux__
-    struct ucred peer;
-    socklen_t size = sizeof peer;
-    if (getsockopt(descriptor, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0)
-        return PyErr_SetFromErrno(PyExc_OSError);
-    return Py_BuildValue("(ki)", (unsigned long)peer.uid, (int)peer.pid);
-#elif defined(__APPLE__)
-    uid_t uid;
-    gid_t gid;
-    pid_t pid;
-    socklen_t size = sizeof pid;
-    if (getpeereid(descriptor, &uid, &gid) != 0 ||
-        getsockopt(descriptor, SOL_LOCAL, LOCAL_PEERPID, &pid, &size) != 0)
-        return PyErr_SetFromErrno(PyExc_OSError);
-    return Py_BuildValue("(ki)", (unsigned long)uid, (int)pid);
-#else
-    return raise_errno(ENOSYS);
-#endif
-}
 
 static PyMethodDef methods[] = {
     {"kill_group", kill_group, METH_VARARGS, "kill_group(pgid, signum): signal a whole process group."},
     {"sweep", sweep, METH_VARARGS,
-     "sweep(root_pid, signum, marker, spared): signal descendants and orphans; return how many were left before."},
-    {"become_subreaper", become_subreaper, METH_NOARGS, "become_subreaper(): adopt orphaned descendants."},
-    {"die_with_parent", die_with_parent, METH_VARARGS, "die_with_parent(signum): be signalled when our parent ends."},
+     "sweep(trees, kept): signal descendants and orphans, reap ended ones; return how many of each were left."},
+    {"control", control, METH_VARARGS, "control(option, value): prctl of this process, and hold the sweep's reserve."},
     {"openat2", openat2, METH_VARARGS, "openat2(folder, path, flags, mode, resolve): open a path."},
-    {"exit_descriptor", exit_descriptor, METH_VARARGS, "exit_descriptor(pid): readable once this child has ended."},
-    {"peer_credentials", peer_credentials, METH_VARARGS, "peer_credentials(descriptor): uid and pid of a peer."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from fermix.native.group import keep
+from fermix.native.sweep import keep
 
 
 def start_detached(argv: Sequence[str], *, env: Mapping[str, str], output: Path) -> int:

@@ -8,20 +8,20 @@ loop, in one thread.
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import os
 import secrets
+import select
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from fermix.native.library import native
-from fermix.native.sweep import become_subreaper, children, kill_group, reap_adopted, sweep_tree
+from fermix.native.sweep import Tree, ask_for_sweep, become_subreaper, elders, enter, kill_group, leave, sweep
 
 log = logging.getLogger(__name__)
 
@@ -30,13 +30,6 @@ SWEEP_PAUSE_S = 0.002  # a killed process needs about a millisecond to be gone
 MOST_SWEEPS = 500  # a second; only a process in a dead file system outlives that
 CHUNK_BYTES = 65_536
 MOST_DRAINED_BYTES = 4 * 1_048_576  # four times the largest pipe of an ordinary user
-
-_kept: set[int] = set()  # processes that somebody else waits for: leaders of groups, detached programs
-
-
-def keep(pid: int) -> None:
-    """Never take this process for an orphan."""
-    _kept.add(pid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +52,11 @@ class ProcessGroup:
 
     def __init__(self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], streams: Streams) -> None:
         self._loop = asyncio.get_running_loop()
-        self._marker = f"{MARKER}={secrets.token_hex(16)}"
-        self._elders = children()
+        marker, older = secrets.token_hex(16), elders()
         self.exited: asyncio.Future[None] = self._loop.create_future()
         self.ended: asyncio.Future[None] = self._loop.create_future()
+        self._walks_left = MOST_SWEEPS
         become_subreaper()
-        name, _, value = self._marker.partition("=")
         # The pipes are made here: Popen of Python 3.11.2 loses those it made when it then runs out of descriptors.
         with ExitStack() as ours, ExitStack() as its:
             stdin, self.stdin = _read_by_child(streams.stdin, ours, its)
@@ -73,7 +65,7 @@ class ProcessGroup:
             self.process = subprocess.Popen(
                 argv,
                 cwd=cwd,
-                env={name: value, **env},
+                env={**env, MARKER: marker},
                 stdin=stdin,
                 stdout=stdout,
                 stderr=stderr,
@@ -81,7 +73,8 @@ class ProcessGroup:
                 start_new_session=True,
             )
             self.pid = self.process.pid
-            keep(self.pid)
+            self._tree = Tree(self.pid, f"{MARKER}={marker}".encode("ascii"), older, self._swept)
+            enter(self._tree)
             self._watch_exit()
             ours.pop_all()
 
@@ -89,7 +82,7 @@ class ProcessGroup:
         """Signal the group and every descendant outside of it; nothing once all have ended."""
         if not self.ended.done():
             kill_group(self.pid, signum)
-            self._sweep(signum)
+            ask_for_sweep(self._tree, signum)
 
     async def stop(self, grace_s: float) -> None:
         """Ask to end, wait a little, then kill, always. Returns when all are gone."""
@@ -117,12 +110,12 @@ class ProcessGroup:
 
     def _watch_exit(self) -> None:
         try:
-            watch = native.exit_descriptor(self.pid)
+            watch = exit_descriptor(self.pid)
         except OSError:
-            self._sweep(signal.SIGKILL)
+            sweep({self._tree: signal.SIGKILL})
             kill_group(self.pid, signal.SIGKILL)
             self.process.wait()
-            _kept.discard(self.pid)
+            leave(self._tree)
             raise
         self._loop.add_reader(watch, self._on_exit, watch)
 
@@ -131,33 +124,38 @@ class ProcessGroup:
         os.close(watch)
         kill_group(self.pid, signal.SIGKILL)
         self.exited.set_result(None)
-        self._end(MOST_SWEEPS)
+        self._look_again()
 
-    def _end(self, sweeps_left: int) -> None:
-        """Sweep until a pass finds nobody, then reap the leader.
+    def _look_again(self) -> None:
+        if not self.ended.done():
+            ask_for_sweep(self._tree, signal.SIGKILL)
 
-        One that has ended counts too: its children may have come to us since we looked.
-        """
-        found = self._sweep(signal.SIGKILL) + self._reap()
-        if found and sweeps_left:
-            self._loop.call_later(SWEEP_PAUSE_S, self._end, sweeps_left - 1)
+    def _swept(self, left: int) -> None:
+        """Once the leader has ended, have it looked again until nobody is left, then reap the leader."""
+        if not self.exited.done() or self.ended.done():
             return
-        if found:
-            log.error("processes that cannot be killed: %d, started by pid %d", found, self.pid)
+        self._walks_left -= 1
+        if left and self._walks_left > 0:
+            self._loop.call_later(SWEEP_PAUSE_S, self._look_again)
+            return
+        if left:
+            log.error("processes that cannot be killed: %d, started by pid %d", left, self.pid)
         self.process.wait()
-        _kept.discard(self.pid)
+        leave(self._tree)
         self.ended.set_result(None)
 
-    def _reap(self) -> int:
-        try:
-            return reap_adopted(self._elders | _kept)
-        except OSError as error:
-            if error.errno not in (errno.EMFILE, errno.ENFILE):
-                raise
-            return 1  # without a free descriptor we cannot look; look again
 
-    def _sweep(self, signum: int) -> int:
-        return sweep_tree(self.pid, signum, marker=self._marker, spared=self._elders | _kept)
+def exit_descriptor(pid: int) -> int:
+    """Return a descriptor that turns readable when this child of ours has ended; waiting for it reaps nothing."""
+    if sys.platform != "darwin":
+        return os.pidfd_open(pid)
+    queue = select.kqueue()
+    try:
+        event = select.kevent(pid, select.KQ_FILTER_PROC, select.KQ_EV_ADD | select.KQ_EV_ONESHOT, select.KQ_NOTE_EXIT)
+        queue.control([event], 0)
+        return os.dup(queue.fileno())
+    finally:
+        queue.close()
 
 
 def _read_by_child(wish: int, ours: ExitStack, its: ExitStack) -> tuple[int, IO[bytes] | None]:

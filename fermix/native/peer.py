@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import select
 import socket
+import struct
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from fermix.native.library import native
-
 MOST_ANCESTORS = 256  # deeper than any real tree, so that a race can never make an endless climb
 SO_PEERPIDFD = 77  # Linux 6.5 and later; Python 3.11 has no name for it
+SOL_LOCAL, LOCAL_PEERCRED, LOCAL_PEERPID = 0, 1, 2  # macOS: sys/un.h, likewise
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Peer:
 
 def peer_of(sock: socket.socket) -> Peer:
     """Return who connected; the caller closes it. Raises: OSError when this is no connected Unix socket."""
-    uid, pid = native.peer_credentials(sock.fileno())
+    uid, pid = _credentials(sock)
     return Peer(uid, pid, _hold(sock, pid))
 
 
@@ -58,6 +58,14 @@ def is_descendant(pid: int, of: int) -> bool:
             return parent == of
         pid = parent
     return False
+
+
+def _credentials(sock: socket.socket) -> tuple[int, int]:
+    if sys.platform == "darwin":
+        uid = struct.unpack_from("=II", sock.getsockopt(SOL_LOCAL, LOCAL_PEERCRED, 76))[1]
+        return uid, sock.getsockopt(SOL_LOCAL, LOCAL_PEERPID)
+    pid, uid, _gid = struct.unpack("=iII", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return uid, pid
 
 
 def _hold(sock: socket.socket, pid: int) -> int | None:

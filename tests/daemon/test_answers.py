@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -20,7 +21,7 @@ from fermix.agent.turn import Completed, ReplyPort, Turn
 from fermix.channels import local
 from fermix.daemon import answers
 from fermix.message import ROOT_THREAD, ConversationKey, Media
-from fermix.native.sweep import become_subreaper, children, reap_adopted
+from fermix.native.sweep import Tree, become_subreaper, children, sweep
 from fermix.protocol.frames import encode
 from fermix.protocol.methods import MAX_LINE_BYTES, Code
 from tests.daemon.house import House
@@ -394,6 +395,7 @@ async def test_a_program_without_a_person_neither_stops_nor_sets_up_nor_answers(
     """Issue 3, approvals; R-19, R-20: what the agent starts, or what can gain no rights, has no say over it."""
     become_subreaper()  # as the daemon does before its first command
     others, told = children(), tmp_path / "told"
+    left = Tree(1 << 21, b"FERMIX_CHILD=x", others)
     if how == "confined":
         monkeypatch.setattr(os, "getpid", lambda: 1 << 30)  # the child is no descendant then
     dial = await house.dial()
@@ -401,7 +403,7 @@ async def test_a_program_without_a_person_neither_stops_nor_sets_up_nor_answers(
     with _program(house, how, told) as child:
         replies = [(await dial.next("reply"))["text"] for _ in range(6)]
         await until(lambda: child.poll() is not None)
-    await until(lambda: reap_adopted(others) >= 0 and children() == others)
+    await until(lambda: sweep({left: signal.SIGKILL}) == [0] and children() == others)
 
     refusal = "refused to a program that runs without a person"
     assert [refusal in text for text in replies] == [True] * 6

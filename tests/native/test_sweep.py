@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fermix.native.sweep import become_subreaper, children, kill_group, reap_adopted, sweep_tree
+from fermix.native.sweep import MOST_TREES, Tree, become_subreaper, elders, kill_group, sweep
 from tests.requirements import covers
 
 ROOT = Path(__file__).parents[2]
@@ -78,12 +78,12 @@ def test_our_own_group_and_everybody_are_refused(pgid: int) -> None:
 def test_somebody_elses_child_is_neither_signalled_nor_reaped(sleeper: subprocess.Popen[bytes]) -> None:
     """EXE-06: an orphan is known by its marker, and what was there before is spared."""
     become_subreaper()
-    spared = children()
+    tree = Tree(sleeper.pid, b"FERMIX_CHILD=x", elders())
 
-    assert sweep_tree(sleeper.pid, signal.SIGKILL, marker="FERMIX_CHILD=x", spared=spared) == 0
+    assert sweep({tree: signal.SIGKILL}) == [0]
     sleeper.terminate()
     assert os.waitid(os.P_PID, sleeper.pid, os.WEXITED | os.WNOWAIT) is not None
-    assert reap_adopted(spared) == 0
+    assert sweep({tree: signal.SIGKILL}) == [0]
 
     assert sleeper.wait(5) == -signal.SIGTERM
 
@@ -93,22 +93,89 @@ def test_the_orphan_of_another_command_is_left_alone() -> None:
     printed = run_driver(
         """
         import os, signal, subprocess
-        from fermix.native.sweep import become_subreaper, children, reap_adopted, sweep_tree
+        from fermix.native.sweep import Tree, become_subreaper, children, enter, sweep
         become_subreaper()
+        one, other = (Tree(1 << 21, b"FERMIX_CHILD=" + owner, frozenset()) for owner in (b"a", b"b"))
+        enter(other)
         for owner in "ab":
             script = "for x in 1 2 3; do setsid env env env env sleep 600 >/dev/null 2>&1 & done"
             env = {"PATH": os.defpath, "FERMIX_CHILD": owner}
             subprocess.run(["sh", "-c", script], env=env, start_new_session=True)
-        while sweep_tree(1 << 21, signal.SIGKILL, marker="FERMIX_CHILD=a") + reap_adopted(()):
+        while sweep({one: signal.SIGKILL}) != [0]:
             pass
         left = [open(f"/proc/{pid}/stat").read().split()[2] for pid in children()]
         print(len(left), "Z" in left)
-        while sweep_tree(os.getpid(), signal.SIGKILL) + reap_adopted(()):
+        while sweep({other: signal.SIGKILL}) != [0]:
             pass
+        print(len(children()))
         """
     )
 
-    assert printed.split() == ["3", "False"]
+    assert printed.split() == ["3", "False", "0"]
+
+
+@pytest.mark.parametrize("variables", ["FERMIX_CHILD=made-up", "FERMIX_CHILD=", "-i"])
+def test_an_orphan_that_hides_behind_a_marker_of_its_own_is_swept(variables: str) -> None:
+    """EXE-05: only the marker of a command that lives belongs to somebody."""
+    printed = run_driver(
+        f"""
+        import os, signal, subprocess
+        from fermix.native.sweep import Tree, become_subreaper, children, sweep
+        become_subreaper()
+        script = "setsid env {variables} /bin/sleep 600 >/dev/null 2>&1 &"
+        env = {{"PATH": os.defpath, "FERMIX_CHILD": "a" * 32}}
+        subprocess.run(["sh", "-c", script], env=env, start_new_session=True)
+        print(len(children()))
+        tree = Tree(1 << 21, b"FERMIX_CHILD=" + b"a" * 32, frozenset())
+        while sweep({{tree: signal.SIGKILL}}) != [0]:
+            pass
+        print(len(children()))
+        """
+    )
+
+    assert printed.split() == ["1", "0"]
+
+
+def test_one_walk_tells_every_tree_its_own() -> None:
+    """What belongs to nobody who is swept counts for none."""
+    printed = run_driver(
+        """
+        import os, signal, subprocess
+        from fermix.native.sweep import Tree, become_subreaper, children, enter, sweep
+        become_subreaper()
+        trees = []
+        for count, owner in enumerate("abc", 1):
+            script = f"for x in $(seq {count}); do setsid sleep 600 >/dev/null 2>&1 & done"
+            env = {"PATH": os.defpath, "FERMIX_CHILD": owner}
+            subprocess.run(["sh", "-c", script], env=env, start_new_session=True)
+            trees.append(Tree(1 << 21, f"FERMIX_CHILD={owner}".encode(), frozenset()))
+            enter(trees[-1])
+        while [open(f"/proc/{pid}/comm").read() for pid in children()].count("sleep\\n") < 6:
+            pass
+        first, second, third = trees
+        print(sweep({first: signal.SIGCONT, third: signal.SIGCONT}))
+        while any(sweep({first: signal.SIGKILL, third: signal.SIGKILL})):
+            pass
+        print(len(children()), sweep({second: signal.SIGKILL}))
+        while any(sweep({second: signal.SIGKILL})):
+            pass
+        print(sorted(children()))
+        """
+    )
+
+    assert printed.splitlines() == ["[1, 3]", "2 [2]", "[]"]
+
+
+def test_more_trees_than_one_walk_takes_are_looked_at_again() -> None:
+    trees = [Tree(1 << 21, b"FERMIX_CHILD=x", elders()) for _ in range(MOST_TREES + 2)]
+
+    assert sweep(dict.fromkeys(trees, signal.SIGKILL)) == [*[0] * MOST_TREES, 1, 1]
+
+
+def test_markers_that_cannot_be_told_apart_are_refused() -> None:
+    one, other = Tree(1 << 21, b"FERMIX_CHILD=x", elders()), Tree(1 << 21, b"FERMIX_CHILD=xx", elders())
+    with pytest.raises(OSError, match="Invalid argument"):
+        sweep({one: signal.SIGKILL, other: signal.SIGKILL})
 
 
 @covers("native.table-full", "native.direct-syscall")
@@ -118,7 +185,7 @@ def test_a_tree_is_swept_with_the_process_table_full_and_no_descriptor_left() ->
     printed = run_driver(
         f"""
         import os, resource, signal, subprocess
-        from fermix.native.sweep import become_subreaper, children, sweep_tree
+        from fermix.native.sweep import Tree, become_subreaper, sweep
         os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})
         become_subreaper()
         script = "sleep 600 & setsid sh -c 'sleep 600 & sleep 600' & (setsid sleep 600 &) ; echo ready; wait"
@@ -142,8 +209,9 @@ def test_a_tree_is_swept_with_the_process_table_full_and_no_descriptor_left() ->
         except OSError as error:
             print(error.strerror)
 
-        print(sweep_tree(os.getpid(), signal.SIGKILL))
-        while sweep_tree(os.getpid(), signal.SIGKILL):
+        ours = Tree(os.getpid(), b"FERMIX_CHILD=x", frozenset())
+        print(sweep({{ours: signal.SIGKILL}}))
+        while any(sweep({{ours: signal.SIGKILL}})):
             pass
         try:
             while True:
@@ -153,20 +221,20 @@ def test_a_tree_is_swept_with_the_process_table_full_and_no_descriptor_left() ->
         """
     )
 
-    assert printed.splitlines() == ["table full", "Too many open files", "6", "all gone"]
+    assert printed.splitlines() == ["table full", "Too many open files", "[6]", "all gone"]
 
 
 def test_a_tree_that_grows_meanwhile_is_swept_too() -> None:
     printed = run_driver(
         """
         import os, signal, subprocess
-        from fermix.native.sweep import become_subreaper, children, reap_adopted, sweep_tree
+        from fermix.native.sweep import Tree, become_subreaper, children, sweep
         become_subreaper()
         grow = 'for x in $(seq 300); do setsid sh -c "sleep 600" & done; wait'
         subprocess.Popen(["sh", "-c", grow], start_new_session=True)
         while len(open(f"/proc/{min(children())}/task/{min(children())}/children").read().split()) < 20:
             pass
-        while sweep_tree(os.getpid(), signal.SIGKILL) + reap_adopted(()):
+        while any(sweep({Tree(1 << 21, b"FERMIX_CHILD=x", frozenset()): signal.SIGKILL})):
             pass
         print(len(children()))
         """
