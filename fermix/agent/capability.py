@@ -50,6 +50,7 @@ class Capability:
     `ends_turn`: a success that was the only call of a step without text ends the turn. `asks` says why the owner must
     agree to exactly this call, or None when it is free; where it is missing `risk.py` decides by class. `acts_in` makes
     out where a call acts, for a tool whose arguments do not say all of it; the owner's yes is bound to that as well.
+    `hidden` keeps it from every model. `examples`, `failure_modes` and `requires_setup` are what `tool_help` tells.
     """
 
     name: str
@@ -69,6 +70,7 @@ class Capability:
     examples: tuple[str, ...] = ()
     failure_modes: tuple[str, ...] = ()
     requires_setup: str = ""
+    hidden: bool = False
     asks: AsksWhy | None = None
     acts_in: ActsIn | None = None
 

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from fermix.agent.capability import Capability
+from fermix.agent.deferral import offer
 from fermix.agent.loop import ModelRouter
 from fermix.agent.model import ToolSchema
 from fermix.agent.prompt import PromptFiles, compose, compose_compact
 from fermix.agent.providers.provider import ModelFacts, Route
-from fermix.agent.registry import CapabilityRegistry
+from fermix.agent.registry import CapabilityRegistry, Narrowing
 from fermix.agent.window import prompt_tokens
 from fermix.config.model import AgentSettings, PersonalizationSettings
 from fermix.errors import NeedsOperator
@@ -33,7 +34,9 @@ class PromptSettings:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What callers of one trust get. `fixed_tokens` estimates the prompt together with the schemas."""
+    """What callers of one trust get. `schemas` are those that a request holds, while `tools` is all that can be called;
+    `fixed_tokens` estimates the prompt together with the schemas.
+    """
 
     system: tuple[str, ...]
     tools: Mapping[str, Capability]
@@ -71,11 +74,12 @@ def build_context(
     compact = first.facts.compact
 
     def profile(trust: Trust, *, may_ask: bool = False) -> Profile:
-        tools = registry.list_for(trust, allowed=COMPACT_TOOLS if compact else None, may_ask=may_ask)
-        system = compose_compact(files) if compact else compose(files, settings.owner, tools, trust)
-        schemas = tuple(ToolSchema(tool.name, tool.description, tool.parameters) for tool in tools)
-        by_name = MappingProxyType({tool.name: tool for tool in tools})
-        return Profile(system, by_name, schemas, prompt_tokens(system, schemas))
+        allowed = COMPACT_TOOLS if compact else None
+        offered = offer(registry.list_for(trust, Narrowing(allowed=allowed, may_ask=may_ask)), inline=compact)
+        shown, deferred = offered.shown, offered.deferred
+        system = compose_compact(files) if compact else compose(files, settings.owner, shown, trust, deferred)
+        schemas = tuple(ToolSchema(tool.name, tool.description, tool.parameters) for tool in shown)
+        return Profile(system, MappingProxyType(offered.tools), schemas, prompt_tokens(system, schemas))
 
     asking, operator, guest = profile(Trust.OPERATOR, may_ask=True), profile(Trust.OPERATOR), profile(Trust.GUEST)
     return RuntimeContext(router, first.route, first.facts, asking, operator, guest, settings.owner.timezone)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import fastjsonschema
@@ -20,20 +20,19 @@ from fermix.agent.approvals import Approvals
 from fermix.agent.capability import Capability, ToolContext
 from fermix.agent.consent import Consent
 from fermix.agent.exposure import Exposure
-from fermix.agent.model import JsonValue, ToolCall, ToolResult, valid_text
+from fermix.agent.model import ToolCall, ToolResult, valid_text
 from fermix.agent.results import OUTPUT_CHARS, bounded, presentable
 from fermix.agent.risk import note_result
+from fermix.agent.schema import compiled
 from fermix.agent.turn import ReplyPort, Turn
 from fermix.clock import Clock
-from fermix.errors import FermixError, NotAllowed, Refused, Unusable
+from fermix.errors import FermixError, NotAllowed, Refused
 from fermix.events import Events, ToolCalled, ToolStarted, preview
 from fermix.trust import PolicyClass
 
 log = logging.getLogger(__name__)
 
 PROBLEM_CHARS = 300  # a broken megabyte must not be echoed back to the model
-
-CheckArguments = Callable[..., object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +57,6 @@ class Dispatcher:
         self._events = events
         self._clock = clock
         self._consent = Consent(approvals)
-        self._checks: dict[str, tuple[Capability, CheckArguments]] = {}
 
     async def dispatch(self, call: ToolCall, scope: ToolScope) -> ToolResult:
         """Run one call. Never raises but for cancellation of the turn."""
@@ -94,7 +92,7 @@ class Dispatcher:
         """Check and run; what goes wrong becomes a result, so that the model can mend it."""
         context, bound = _context(call, scope), asyncio.timeout(capability.timeout_s)
         try:
-            self._check(call, capability)
+            compiled(capability.parameters)(dict(call.arguments), name_prefix="arguments")
             await self._consent.admit(call, capability, context, scope.noes)
             async with bound:
                 if capability.policy is not PolicyClass.READ_ONLY:
@@ -114,14 +112,6 @@ class Dispatcher:
                 return ToolResult(False, f"gave no result within {capability.timeout_s:g} s and was stopped")
             log.exception("tool failed: %s", capability.name)
             return ToolResult(False, f"the tool failed: {type(error).__name__}: {str(error)[:PROBLEM_CHARS]}")
-
-    def _check(self, call: ToolCall, capability: Capability) -> None:
-        """Raises: JsonSchemaValueException when the arguments do not fit."""
-        compiled, check = self._checks.get(capability.name, (None, None))
-        if check is None or compiled is not capability:
-            check = fastjsonschema.compile(capability.parameters, handlers=_NO_FETCHING, use_default=False)
-            self._checks[capability.name] = (capability, check)
-        check(dict(call.arguments), name_prefix="arguments")
 
     def _begin(self, call: ToolCall, scope: ToolScope) -> float:
         arguments = call.problem or json.dumps(dict(call.arguments), ensure_ascii=False)
@@ -144,18 +134,3 @@ def _is_stopping() -> bool:
     """Tell a stop of this turn from a cancellation that a tool's library leaked."""
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
-
-
-def _refuse_to_fetch(uri: str) -> JsonValue:
-    raise Unusable(f"a schema may not point to {uri!r}", field="$ref")
-
-
-# fastjsonschema fetches remote references by itself for every scheme that has no handler.
-_NO_FETCHING: Mapping[str, Callable[[str], JsonValue]] = {
-    "": _refuse_to_fetch,
-    "http": _refuse_to_fetch,
-    "https": _refuse_to_fetch,
-    "ftp": _refuse_to_fetch,
-    "file": _refuse_to_fetch,
-    "data": _refuse_to_fetch,
-}

@@ -11,14 +11,14 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from fermix.agent.deferral import unwrapped
 from fermix.agent.dispatch import Dispatcher, ToolScope
 from fermix.agent.guard import LoopGuard, Verdict
 from fermix.agent.model import (
     AssistantMessage,
-    ChatMessage,
     ChatRequest,
     Completion,
     Delta,
@@ -28,7 +28,8 @@ from fermix.agent.model import (
     Usage,
 )
 from fermix.agent.outgoing import Veil, outgoing
-from fermix.agent.providers.provider import ErrorKind, OnDelta, Provider, ProviderFailed, Route
+from fermix.agent.providers.provider import ErrorKind, ModelFacts, OnDelta, Provider, ProviderFailed, Route
+from fermix.agent.transcript import Transcript
 from fermix.agent.turn import Completed
 from fermix.clock import Clock
 from fermix.errors import FermixError, LimitReached, Unusable
@@ -71,6 +72,13 @@ class Declined(Unusable):
         )
 
 
+class TooMuchRead(LimitReached):
+    """A provider found the request too long, even with every result of a tool shortened."""
+
+    def __init__(self, refusal: ProviderFailed) -> None:
+        super().__init__(f"still too long when shortened: {refusal}", limit="tool_output")
+
+
 @dataclass(frozen=True, slots=True)
 class LoopServices:
     """What every turn's loop uses."""
@@ -84,7 +92,7 @@ class LoopServices:
 async def run_loop(services: LoopServices, scope: ToolScope, opening: ChatRequest) -> Completed:
     """Run a turn's loop to its answer.
 
-    Raises: ProviderFailed, Declined, and LimitReached for "steps", "repetition" and "step_seconds".
+    Raises: ProviderFailed, Declined, and LimitReached for "steps", "repetition", "step_seconds" and "tool_output".
     """
     return await _Run(services, scope, opening).to_its_end()
 
@@ -104,9 +112,9 @@ class _Run:
     def __init__(self, services: LoopServices, scope: ToolScope, opening: ChatRequest) -> None:
         self._services = services
         self._scope = scope
-        self._opening = opening
-        self._new: list[ChatMessage] = []
+        self._transcript = Transcript(opening, scope.tools, scope.originals)
         self._guard = LoopGuard()
+        self._facts = services.router.routes[0].facts
         self._usage = Usage()
         self._failures = 0
 
@@ -115,8 +123,9 @@ class _Run:
             answer = await self._ask()
             if not answer.calls:
                 return self._completed(answer, step)
-            self._new.append(AssistantMessage(answer.text, answer.calls, answer.completion.reasoning))
-            await self._answer_all(answer.calls, run=step < MAX_STEPS)
+            self._transcript.add(AssistantMessage(answer.text, answer.calls, answer.completion.reasoning))
+            calls = [unwrapped(call, self._scope.tools) for call in answer.calls]
+            await self._answer_all(calls, run=step < MAX_STEPS)
         raise LimitReached(f"no answer after {MAX_STEPS} steps", limit="steps")
 
     async def _ask(self) -> _Answer:
@@ -130,7 +139,7 @@ class _Run:
         return await self._ask_once()
 
     async def _ask_once(self) -> _Answer:
-        completion = await self._call_model()
+        completion = await self._call_with_room()
         parted = outgoing(completion.text)
         if parted.dropped:
             log.warning("internal parts left out of an answer: %s", ", ".join(parted.dropped))
@@ -141,8 +150,26 @@ class _Run:
             raise Declined(completion.provider, completion.model)
         raise ProviderFailed(ErrorKind.EMPTY, provider=completion.provider, model=completion.model)
 
-    async def _call_model(self) -> Completion:
-        request = replace(self._opening, messages=(*self._opening.messages, *self._new))
+    async def _call_with_room(self) -> Completion:
+        """Ask; when the provider finds the request too long, shorten results and ask again, at most three times."""
+        transcript, shortened = self._transcript, False
+        if transcript.new:
+            transcript.make_room(self._facts)
+        while True:
+            try:
+                completion = await self._call_model(transcript.request)
+            except ProviderFailed as error:
+                if error.kind is not ErrorKind.CONTEXT_LENGTH or error.streamed:
+                    raise
+                if not transcript.make_more_room():
+                    raise (TooMuchRead(error) if shortened else error) from error
+                log.info("shortened results of tools: %s", error)
+                shortened = True
+            else:
+                transcript.answered(completion)
+                return completion
+
+    async def _call_model(self, request: ChatRequest) -> Completion:
         router = self._services.router
         call = _ModelCall(self._services, self._scope)
         try:
@@ -162,7 +189,13 @@ class _Run:
             raise
         call.succeeded(completion)
         self._usage += completion.usage
+        self._facts = self._facts_of(completion)
         return completion
+
+    def _facts_of(self, completion: Completion) -> ModelFacts:
+        """Return what is known of the model that answered; the turn stays with it."""
+        answered = Route(completion.provider, completion.model)
+        return next((one.facts for one in self._services.router.routes if one.route == answered), self._facts)
 
     async def _answer_all(self, calls: Sequence[ToolCall], *, run: bool) -> None:
         """Answer each call of one message, in order; whatever happens, none is left without its result."""
@@ -171,7 +204,7 @@ class _Run:
         try:
             while run and waiting:
                 await asyncio.sleep(0)  # tools that never wait must not keep a stop from being heard
-                self._new.append(await self._answer(waiting.popleft()))
+                self._transcript.add(await self._answer(waiting.popleft()))
         finally:
             for call in waiting:
                 self._services.dispatcher.skip(call, self._scope, reason)
@@ -195,7 +228,7 @@ class _Run:
             usage=self._usage,
             steps=steps,
             tool_failures=self._failures,
-            new_messages=(*self._new, final),
+            new_messages=(*self._transcript.new, final),
         )
 
 

@@ -20,6 +20,7 @@ QUOTE_CHARS = 300
 LIMITS = {
     "steps": "I stopped after 100 steps without an answer. Ask for a smaller part of it.",
     "repetition": "I stopped because I kept making the same tool call. Say it differently or in smaller steps.",
+    "tool_output": "I read more than fits into the model's window, even shortened. Ask for a smaller part of it.",
     "step_seconds": "The model took too long for one step, so I stopped. Try again, or ask for something smaller.",
     "turn_seconds": "This took longer than one turn may, so I stopped. Ask for a smaller part of it.",
 }

@@ -1,7 +1,8 @@
 """What fits into a model's window, by estimate: four bytes a token, and a flat price for a picture.
 
-Called by the runner before a turn is stored. History is dropped from the oldest end, and only in whole units, a
-user's message with all that followed it, so that no call loses its result and the rest still begins with a user.
+Called by the runner before a turn is stored, and by the transcript while it runs. History is dropped from the oldest
+end, and only in whole units, a user's message with all that followed it, so that no call loses its result and the
+rest still begins with a user.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def fit(
 
     Raises: LimitReached "prompt" when the question alone does not fit.
     """
-    room = facts.context_tokens - min(facts.max_output_tokens, facts.context_tokens // 4) - fixed_tokens
+    room = request_tokens(facts) - fixed_tokens
     asked = message_tokens(question)
     if asked > room:
         raise LimitReached(
@@ -51,6 +52,11 @@ def fit(
             break
         kept_from = start
     return Fitted((*earlier[kept_from:], question), kept_from)
+
+
+def request_tokens(facts: ModelFacts) -> int:
+    """Return how large a request may be: the window without the room for the answer."""
+    return facts.context_tokens - min(facts.max_output_tokens, facts.context_tokens // 4)
 
 
 def message_tokens(message: ChatMessage) -> int:

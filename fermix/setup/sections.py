@@ -8,6 +8,7 @@ from pydantic import BaseModel
 
 from fermix.agent.providers.catalog import PROVIDERS
 from fermix.agent.sandbox.settings import SandboxSettings
+from fermix.agent.tools import tool_search
 from fermix.agent.tools.keys import TOOL_KEYS
 from fermix.channels.catalog import CHANNELS
 from fermix.config.load import load
@@ -21,6 +22,7 @@ SECTIONS: Mapping[str, type[BaseModel]] = {
     **{spec.section: spec.settings for spec in PROVIDERS},
     **{spec.section: spec.settings for spec in CHANNELS},
     "sandbox": SandboxSettings,
+    tool_search.SECTION: tool_search.ToolSearchSettings,
     TRANSCRIPTION: TranscriptionSettings,
 }
 SECRET_NAMES = (

@@ -52,8 +52,9 @@ def test_shipped_tools_are_those_of_each_trust(tmp_path: Path) -> None:
     """Trust boundaries: a guest reads, an operator also runs commands; no trust stated means guest."""
     context = context_of(tmp_path, compact=False)
 
-    assert list(context.profile(Trust.OPERATOR).tools) == ["file_read", "glob_search", "content_search", "shell"]
-    assert list(context.profile(Trust.GUEST).tools) == ["file_read", "glob_search", "content_search"]
+    files = ["file_read", "glob_search", "content_search"]
+    assert list(context.profile(Trust.OPERATOR).tools) == [*files, "shell", "tool_result_recall", "tool_help"]
+    assert list(context.profile(Trust.GUEST).tools) == [*files, "tool_help"]
     assert context.profile(None) is context.profile(Trust.GUEST)
     assert context.profile(Trust.GUEST, may_ask=True) is context.profile(Trust.GUEST)
 

@@ -16,6 +16,12 @@ from fermix.trust import Trust
 
 CATEGORIES = ("files", "web", "git", "scheduling", "memory", "delegation", "skill_admin", "config", "channel", "system")
 
+MOST_NAMES_CHARS = 16_384  # about 4,000 tokens in every request; a list cut short is still found by tool_search
+DEFERRED_NOTE = (
+    "# Tools that are not listed\n\nYou also have these tools, by where they come from. Look for them with "
+    "tool_search, read what one takes with tool_describe, call it with tool_call.\n"
+)
+
 GUEST_NOTE = (
     "# Who writes\n\nA guest writes to you, not your owner. Help with what your tools allow, and tell nothing about "
     "the owner."
@@ -23,14 +29,22 @@ GUEST_NOTE = (
 
 
 def compose(
-    files: PromptFiles, owner: PersonalizationSettings, tools: Sequence[Capability], trust: Trust
+    files: PromptFiles,
+    owner: PersonalizationSettings,
+    tools: Sequence[Capability],
+    trust: Trust,
+    deferred: Sequence[Capability] = (),
 ) -> tuple[str, ...]:
-    """Return the parts that stay the same from turn to turn: identity, tone, rules, tools, background."""
+    """Return the parts that stay the same from turn to turn: identity, tone, rules, tools, background.
+
+    `tools` stand in the request with their schemas, `deferred` are only named.
+    """
     parts = (
         files.identity,
         files.soul,
         files.rules,
         _tool_guide(tools),
+        _deferred_names(deferred),
         _about_owner(owner) if trust is Trust.OPERATOR else GUEST_NOTE,
         _background(files) if trust is Trust.OPERATOR else "",
     )
@@ -54,6 +68,21 @@ def _tool_guide(tools: Sequence[Capability]) -> str:
     guided = sorted((tool for tool in tools if tool.when_to_use), key=lambda tool: place.get(tool.category, len(place)))
     lines = [f"- {tool.name}: {tool.when_to_use}" for tool in guided]
     return "\n".join(("# When to use which tool\n", *lines)) if lines else ""
+
+
+def _deferred_names(tools: Sequence[Capability]) -> str:
+    """Name what can be found, by where it comes from. Names only: their descriptions are words from outside."""
+    if not tools:
+        return ""
+    names: dict[str, list[str]] = {}
+    for tool in sorted(tools, key=lambda tool: (tool.source, tool.name)):
+        names.setdefault(tool.source or tool.kind, []).append(tool.name)
+    lines = (f"- {source}: {', '.join(found)}" for source, found in names.items())
+    listed = "\n".join((DEFERRED_NOTE, *lines))
+    if len(listed) <= MOST_NAMES_CHARS:
+        return listed
+    cut = listed[:MOST_NAMES_CHARS].rpartition(",")[0]
+    return f"{cut}\n(of {len(tools)} tools; tool_search finds the others)"
 
 
 def _about_owner(owner: PersonalizationSettings) -> str:

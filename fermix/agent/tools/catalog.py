@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fermix.agent.approvals import Approvals
 from fermix.agent.capability import Capability
 from fermix.agent.sandbox import Policy, Sandbox
-from fermix.agent.tools import command, directory_access, files, search, shell
+from fermix.agent.tools import command, directory_access, files, recall, search, shell, tool_help, tool_search
 from fermix.config.model import Config
 from fermix.config.secrets import Secret
 from fermix.net import Net
@@ -39,4 +39,7 @@ def build_tools(deps: ToolDeps) -> tuple[Capability, ...]:
         *shell.tools(deps.sandbox, deps.workers),
         *command.tools(deps.sandbox, deps.workers),
         *directory_access.tools(deps.sandbox, deps.policy, deps.approvals, deps.workers),
+        *recall.tools(),
+        *tool_help.tools(),
+        *tool_search.tools(deps.config[tool_search.ToolSearchSettings]),
     )

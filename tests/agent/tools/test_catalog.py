@@ -24,6 +24,11 @@ def test_the_tools_and_who_may_use_them(toolbox: Toolbox) -> None:
         ("content_search", PolicyClass.READ_ONLY, False),
         ("shell", PolicyClass.EXEC, True),
         ("request_directory_access", PolicyClass.EXTERNAL_API, True),
+        ("tool_result_recall", PolicyClass.READ_ONLY, True),
+        ("tool_help", PolicyClass.READ_ONLY, False),
+        ("tool_search", PolicyClass.READ_ONLY, False),
+        ("tool_describe", PolicyClass.READ_ONLY, False),
+        ("tool_call", PolicyClass.READ_ONLY, False),
     ]
 
 

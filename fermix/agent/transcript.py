@@ -1,0 +1,141 @@
+"""The messages of one turn's requests, kept within the model's window while results pile up.
+
+Called by the loop. Results of earlier steps are replaced, the oldest first, by their beginnings and ends, when the next
+request would grow too large and when a provider has refused one. No model is asked for that: a digest is made of
+the result's own words, so it costs nothing, cannot fail, and is the same each time. What must stay true: no message
+comes or goes, only texts of results get shorter; words from outside stay in their frame; the whole text is kept for
+`tool_result_recall` until the turn ends.
+
+What goes into the history at the end is what the model saw last, digests included. The history is read back in whole
+turns, and a turn that does not fit the window is left out whole: with the originals, the longest turns would be
+the ones that the next message knows nothing of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from fermix.agent.capability import Capability
+from fermix.agent.model import AssistantMessage, ChatMessage, ChatRequest, Completion, ToolMessage
+from fermix.agent.providers.provider import ModelFacts
+from fermix.agent.results import RECALL, bounded, framed, is_framed, unframed
+from fermix.agent.window import message_tokens, prompt_tokens, request_tokens, text_bytes
+
+BUDGET_SHARE = 0.85  # of what a request may hold; an estimate of four bytes a token is that far off for code
+DIGEST_CHARS = 800
+WHOLE_STEPS = 2  # before the one being answered; a model works with what it has just read
+RECOVERY_ROUNDS = 3
+MOST_ORIGINALS_BYTES = 67_108_864  # of one turn; what comes after that is shortened all the same
+
+
+class Transcript:
+    """Grows by what the model says and what tools give back. `originals` takes the texts that digests replace."""
+
+    def __init__(self, opening: ChatRequest, tools: Mapping[str, Capability], originals: dict[str, str]) -> None:
+        self._opening = opening
+        self._recalls = RECALL in tools
+        self._originals = originals
+        self._originals_bytes = 0
+        self._messages = list(opening.messages)
+        self._shortened: set[str] = set()
+        self._used_tokens = 0  # by the provider's count of the last request and its answer, less what was shortened
+        self._counted = 0  # how many messages are in that count
+        self._rounds = 0  # after refusals since the last answer
+
+    @property
+    def request(self) -> ChatRequest:
+        return replace(self._opening, messages=tuple(self._messages))
+
+    @property
+    def new(self) -> tuple[ChatMessage, ...]:
+        """What the turn has added."""
+        return tuple(self._messages[len(self._opening.messages) :])
+
+    def add(self, message: ChatMessage) -> None:
+        self._messages.append(message)
+
+    def answered(self, completion: Completion) -> None:
+        """Note what the provider counted; called before the answer itself is added."""
+        usage = completion.usage
+        self._used_tokens = usage.input_tokens + usage.output_tokens if usage.input_tokens else 0
+        self._counted = len(self._messages) + 1
+        self._rounds = 0
+
+    def make_room(self, facts: ModelFacts) -> None:
+        """Shorten results of older steps, the oldest first, until the next request fits by estimate."""
+        over = self._estimate() - int(BUDGET_SHARE * request_tokens(facts))
+        for place in self._places(1):
+            if over <= 0:
+                return
+            over -= self._shorten([place])
+
+    def make_more_room(self) -> bool:
+        """Shorten more after a refusal, a round at a time: older steps, those just before, the one being answered.
+
+        False when there is nothing left that would get shorter.
+        """
+        while self._rounds < RECOVERY_ROUNDS:
+            self._rounds += 1
+            if self._shorten(self._places(self._rounds)):
+                return True
+        return False
+
+    def _estimate(self) -> int:
+        if not self._used_tokens:  # some servers do not count
+            fixed = prompt_tokens(self._opening.system, self._opening.tools)
+            return fixed + sum(map(message_tokens, self._messages))
+        return self._used_tokens + sum(map(message_tokens, self._messages[self._counted :]))
+
+    def _places(self, stage: int) -> list[int]:
+        """Return where the results of a stage stand, the oldest first."""
+        steps = _steps(self._messages)
+        ends = (0, max(0, len(steps) - WHOLE_STEPS - 1), max(0, len(steps) - 1), len(steps))
+        return [place for step in steps[ends[stage - 1] : ends[stage]] for place in step]
+
+    def _shorten(self, places: Iterable[int]) -> int:
+        """Replace results by digests; return about how many tokens that saves."""
+        saved = 0
+        for place in places:
+            whole = self._messages[place]
+            if not isinstance(whole, ToolMessage) or whole.call_id in self._shortened or _is_small(whole):
+                continue
+            kept = self._recalls and self._originals_bytes + text_bytes(whole.text) <= MOST_ORIGINALS_BYTES
+            short = digest(whole, recalls=kept)
+            fewer = message_tokens(whole) - message_tokens(short)
+            if fewer <= 0:
+                continue
+            self._messages[place] = short
+            self._shortened.add(whole.call_id)
+            saved += fewer
+            if kept:
+                self._originals[whole.call_id] = whole.text
+                self._originals_bytes += text_bytes(whole.text)
+        self._used_tokens -= min(saved, self._used_tokens)
+        return saved
+
+
+def digest(result: ToolMessage, *, recalls: bool) -> ToolMessage:
+    """Return a result with only the beginning and the end of its text, and no pictures; a frame is kept whole."""
+    source, text = unframed(result.text) or (result.name if is_framed(result.text) else "", result.text)
+    ends = bounded(text, DIGEST_CHARS)
+    again = f'read it with {RECALL}, call_id "{result.call_id}"' if recalls else "call the tool again if you need it"
+    pictures = f" and {len(result.images)} pictures" if result.images else ""
+    notice = f"[Fermix: a result of {result.name} with {len(text)} characters{pictures}, shortened; {again}]"
+    return replace(result, text=f"{notice}\n{framed(ends, source) if source else ends}", images=())
+
+
+def _is_small(result: ToolMessage) -> bool:
+    """Tell whether a digest would gain nothing; one that an earlier turn made is small too."""
+    return len(result.text) <= 2 * DIGEST_CHARS and not result.images
+
+
+def _steps(messages: Iterable[ChatMessage]) -> list[list[int]]:
+    """Return the places of the results, by the message that called for them."""
+    steps: list[list[int]] = []
+    for place, message in enumerate(messages):
+        if isinstance(message, AssistantMessage) and message.tool_calls:
+            steps.append([])
+        elif isinstance(message, ToolMessage) and steps:
+            steps[-1].append(place)
+    return steps
