@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePath
 
 from fermix.errors import OutsideSandbox
@@ -27,15 +29,39 @@ def open_beneath(root: Path, relative: PurePath, flags: int, mode: int = 0) -> i
 
     `root` and `relative` hold no links. Raises: OutsideSandbox when a link or `..` leads away; OSError.
     """
-    folder = os.open(root, FOLDER_FLAGS)
+    with _told_of_links(root / relative):
+        folder = os.open(root, FOLDER_FLAGS)
+        try:
+            return _open_at(folder, relative, flags, mode)
+        finally:
+            os.close(folder)
+
+
+def make_folders_beneath(root: Path, relative: PurePath) -> int:
+    """Open a folder below another, making what is missing on the way, and return its descriptor. Raises: as above."""
+    with _told_of_links(root / relative):
+        here = os.open(root, FOLDER_FLAGS)
+        try:
+            for part in relative.parts:
+                with suppress(FileExistsError):
+                    os.mkdir(part, dir_fd=here)
+                below = _open_at(here, PurePath(part), FOLDER_FLAGS, 0)
+                os.close(here)
+                here = below
+        except OSError:
+            os.close(here)
+            raise
+    return here
+
+
+@contextmanager
+def _told_of_links(path: Path) -> Generator[None]:
     try:
-        return _open_at(folder, relative, flags, mode)
+        yield
     except OSError as error:
         if error.errno in LEADS_AWAY:
-            raise OutsideSandbox(str(root / relative), "a link on the way leads elsewhere") from error
+            raise OutsideSandbox(str(path), "a link on the way leads elsewhere") from error
         raise
-    finally:
-        os.close(folder)
 
 
 def _open_at(folder: int, relative: PurePath, flags: int, mode: int) -> int:

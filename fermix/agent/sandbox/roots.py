@@ -8,22 +8,22 @@ Tools open paths by this policy; `walls.py` draws the walls of commands from it.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from fermix.agent.sandbox.closed import Closed, Identity, identities
+from fermix.agent.sandbox.protected import folded, in_user_home, of_fermix, of_the_system, read_by_a_session
 from fermix.agent.sandbox.settings import SandboxSettings
 from fermix.errors import ConfigError, OutsideSandbox
 from fermix.home import Home
 
 Source = Literal["workspace", "launch", "request", "grant", "home"]
-Identity = tuple[int, int]  # device and inode
-
-IN_USER_HOME = (".ssh", ".aws", ".gnupg", ".docker", ".kube", ".codex", ".anthropic", ".claude", ".claude.json")
-OF_THE_SYSTEM = ("/etc", "/usr", "/bin", "/sbin", "/proc", "/sys", "/System", "/Library")
-DATABASE_SUFFIXES = ("", "-wal", "-shm", "-journal")
+PROTECTED = "protected, no tool may touch it"
+ETC = Path("/etc")  # the one system folder that holds secrets
+OUTDATED_S = 1.0  # what is made meanwhile is known by its name, and as a hard link by `closed.py`
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,17 @@ class Root:
 
     path: Path
     source: Source
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What the closed places, and those to look at, are on disk at one moment."""
+
+    protected: frozenset[Identity]
+    blocked: frozenset[Identity]
+    home: frozenset[Identity]
+    to_look_at: frozenset[Identity]
+    kept: frozenset[Identity]
 
 
 class Roots:
@@ -43,9 +54,13 @@ class Roots:
         self._user_home = real(user_home)
         self._home = real(home.root)
         self._to_look_at = (real(home.workspace), real(home.skills))
-        self._protected = tuple(real(path) for path in protected_paths(home, self._user_home))
+        self._private = tuple(real(path) for path in in_user_home(self._user_home))
+        self._protected = (*self._private, *(real(path) for path in (*of_fermix(home), *of_the_system())))
+        self._names = tuple(f"{folded(path)}/" for path in self._private)
+        self._fixed = (real(home.skills), *(real(path) for path in read_by_a_session(self._user_home)))
         self._blocked = tuple(real(self.expand(text)) for text in settings.blocked_roots)
         grants = tuple(self._grant(text, home) for text in settings.allowed_roots)
+        self._known, self._known_until = self._look(), 0.0
         self._standing = tuple(self._standing_roots(home, real(launch_dir), grants))
 
     def expand(self, text: str) -> Path:
@@ -85,38 +100,62 @@ class Roots:
 
     def why_closed(self, path: Path) -> str | None:
         """Say why nobody may touch a real path, or None."""
-        line = (path, *path.parents)
-        if _touches(line, self._protected) or self._is_ours(line):
-            return "protected, no tool may touch it"
-        if _touches(line, self._blocked):
+        known, line = self._now_known(), (path, *path.parents)
+        met = identities(line)
+        if _touches(line, met, self._protected, known.protected) or f"{folded(path)}/".startswith(self._names):
+            return PROTECTED
+        if self._is_ours(line, met, known):
+            return PROTECTED
+        if _touches(line, met, self._blocked, known.blocked):
             return "inside a folder that the owner blocked"
+        return None
+
+    def why_fixed(self, path: Path) -> str | None:
+        """Say why no tool may change a real path that it may look at, or None."""
+        line = (path, *path.parents)
+        if _touches(line, identities(line), self._fixed, identities(self._fixed)):
+            return "it decides what the agent, or a session of its owner, does next; no tool may change it"
         return None
 
     def why_never_granted(self, path: Path) -> str | None:
         """Say why a real path must not be granted in any case, or None."""
         homes = (self._user_home, *self._user_home.parents, self._home, *self._home.parents)
-        if path in homes or _touches((path, *path.parents), self._protected):
+        line = (path, *path.parents)
+        if path in homes or _touches(line, identities(line), self._protected, identities(self._protected)):
             return "it is, or holds, a home or a protected path"
         return None
 
     def hidden(self) -> tuple[Path, ...]:
         """Return what no command may see, though it lies inside an open folder: all of our own home but its roots."""
-        system = frozenset(real(Path(text)) for text in OF_THE_SYSTEM)
+        system = frozenset(map(real, of_the_system()))
         return (self._home, *(path for path in self._protected if path not in system), *self._blocked)
 
-    def closed_identities(self) -> frozenset[Identity]:
-        """Return what a walk through a root must pass by."""
-        return _identities((*self._protected, *self._blocked, *self._kept()))
+    def closed(self) -> Closed:
+        """Return what a walk through a root must pass by, other names of it included."""
+        known = self._now_known()
+        return Closed(known.protected | known.blocked | known.kept, (*self._private, ETC, *self._blocked), self._kept)
 
-    def _is_ours(self, line: tuple[Path, ...]) -> bool:
+    def _is_ours(self, line: tuple[Path, ...], met: frozenset[Identity], known: _Known) -> bool:
         """Say whether a path lies in our own home. Nobody can list what may turn up there with a key in it (the copy
         that an owner made, what a crash left behind), so all of it is closed but what is there to be looked at.
         """
-        return _touches(line, (self._home,)) and not _touches(line, self._to_look_at)
+        in_home = _touches(line, met, (self._home,), known.home)
+        return in_home and not _touches(line, met, self._to_look_at, known.to_look_at)
 
-    def _kept(self) -> Iterable[Path]:
-        with suppress(FileNotFoundError):  # a home that is not prepared yet holds nothing
-            yield from (path for path in self._home.iterdir() if path not in self._to_look_at)
+    def _kept(self) -> tuple[Path, ...]:
+        try:
+            return tuple(path for path in self._home.iterdir() if path not in self._to_look_at)
+        except FileNotFoundError:
+            return ()  # a home that is not prepared yet holds nothing
+
+    def _now_known(self) -> _Known:
+        if time.monotonic() > self._known_until:
+            self._known, self._known_until = self._look(), time.monotonic() + OUTDATED_S
+        return self._known
+
+    def _look(self) -> _Known:
+        paths = self._protected, self._blocked, (self._home,), self._to_look_at, self._kept()
+        return _Known(*map(identities, paths))
 
     def _grant(self, text: str, home: Home) -> Path:
         path = real(self.expand(text))
@@ -147,25 +186,7 @@ def real(path: Path) -> Path:
         raise OutsideSandbox(str(path), "changed while it was looked at") from error
 
 
-def protected_paths(home: Home, user_home: Path) -> tuple[Path, ...]:
-    """Return what no tool may touch in any mode."""
-    database = (home.database.with_name(home.database.name + suffix) for suffix in DATABASE_SUFFIXES)
-    ours = (home.config, home.auth, home.grants, home.logs, home.traces, home.daemon_socket, home.lock, home.run)
-    previous = home.config.with_name(f"{home.config.name}.previous")
-    theirs = (user_home / name for name in IN_USER_HOME)
-    return (*theirs, *ours, previous, home.bootstrap, *database, *(Path(text) for text in OF_THE_SYSTEM))
-
-
-def _touches(line: tuple[Path, ...], closed: tuple[Path, ...]) -> bool:
-    return not set(line).isdisjoint(closed) or not _identities(line).isdisjoint(_identities(closed))
-
-
-def _identities(paths: Iterable[Path]) -> frozenset[Identity]:
-    found: set[Identity] = set()
-    for path in paths:
-        try:
-            state = path.stat(follow_symlinks=False)
-        except OSError:
-            continue  # what is not there has no second name
-        found.add((state.st_dev, state.st_ino))
-    return frozenset(found)
+def _touches(
+    line: tuple[Path, ...], met: frozenset[Identity], closed: tuple[Path, ...], known: frozenset[Identity]
+) -> bool:
+    return not met.isdisjoint(known) or not set(line).isdisjoint(closed)

@@ -6,61 +6,23 @@ without following any link, then looked at again through its descriptor.
 
 from __future__ import annotations
 
-import errno
-import os
-import stat
 from collections.abc import Callable, Collection, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from fermix.agent.sandbox.environment import Variables, Wanted
+from fermix.agent.sandbox.place import Place
 from fermix.agent.sandbox.programs import NoProgram, find_program, lies_in
-from fermix.agent.sandbox.roots import Identity, Root, Roots, real
+from fermix.agent.sandbox.roots import Root, Roots, real
 from fermix.agent.sandbox.settings import SandboxSettings, Source
 from fermix.agent.sandbox.walls import Confinement, told
 from fermix.agent.turn import Turn
 from fermix.errors import OutsideSandbox, Refused
 from fermix.home import Home
 from fermix.native.confine import Behind
-from fermix.native.opener import open_beneath
 from fermix.trust import Trust
 
 LOCAL_CHANNELS = frozenset({"cli", "daemon"})  # the names our own socket gives; no remote channel has an origin
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A path that a turn may open: `path` is real and lies below `root`. A walk passes by what is in `closed`.
-
-    A link that has appeared on the way since is not followed: OutsideSandbox.
-    """
-
-    root: Path
-    path: Path
-    closed: frozenset[Identity]
-
-    def open_folder(self) -> int:
-        """Return a descriptor of the folder. Raises: OutsideSandbox, NotADirectoryError, OSError."""
-        return open_beneath(self.root, self.path.relative_to(self.root), os.O_RDONLY | os.O_DIRECTORY)
-
-    def open_file(self) -> int:
-        """Return a descriptor for reading a regular file. Raises: OutsideSandbox, IsADirectoryError, OSError."""
-        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
-        descriptor = open_beneath(self.root, self.path.relative_to(self.root), flags)
-        with ExitStack() as undo:
-            undo.callback(os.close, descriptor)
-            self._check_file(os.fstat(descriptor))
-            undo.pop_all()
-        return descriptor
-
-    def _check_file(self, state: os.stat_result) -> None:
-        if stat.S_ISDIR(state.st_mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(self.path))
-        if not stat.S_ISREG(state.st_mode):
-            raise OutsideSandbox(str(self.path), "neither a file nor a folder")
-        if (state.st_dev, state.st_ino) in self.closed:
-            raise OutsideSandbox(str(self.path), "protected, no tool may touch it")
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +160,17 @@ class Sandbox:
             raise refusal
         found = real(self.working_dir(turn) / named)
         root = self._roots.admit(found, self.roots_for(turn))
-        return Place(root.path, found, self._roots.closed_identities())
+        return Place(root.path, found, self._roots.closed())
+
+    def find_to_change(self, turn: Turn, path: str) -> Place:
+        """Return the place that a text means, to write there.
+
+        Raises: OutsideSandbox, also for what may only be looked at.
+        """
+        place = self.find(turn, path)
+        if (reason := self._roots.why_fixed(place.path)) is not None:
+            raise OutsideSandbox(str(place.path), reason)
+        return place
 
 
 def _request_cwd(turn: Turn) -> Path | None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from fermix.agent.sandbox.roots import Identity
+from fermix.agent.sandbox.closed import Closed
 from fermix.workers import Workers
 
 T = TypeVar("T")
@@ -27,13 +27,17 @@ Parts = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Something below the folder. `holder` is a descriptor of the folder it lies in, open until the next step."""
+    """Something below the folder. `holder` is a descriptor of the folder it lies in, open until the next step.
+
+    `is_cut`: a folder that was wanted and is not gone into, because it lies too deep.
+    """
 
     parts: Parts
     is_folder: bool
     holder: int
+    is_cut: bool = False
 
-    def open(self, closed: frozenset[Identity]) -> int | None:
+    def open(self, closed: Closed) -> int | None:
         """Open it for reading if it is a regular file that is not closed; None if not, or if it is gone."""
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
         try:
@@ -41,23 +45,20 @@ class Entry:
         except OSError:
             return None
         state = os.fstat(descriptor)
-        if stat.S_ISREG(state.st_mode) and (state.st_dev, state.st_ino) not in closed:
+        if stat.S_ISREG(state.st_mode) and not closed.holds(state):
             return descriptor
         os.close(descriptor)
         return None
 
 
-def walk(
-    descriptor: int, closed: frozenset[Identity], enter: Callable[[Parts], bool], above: Parts = ()
-) -> Generator[Entry]:
+def walk(descriptor: int, closed: Closed, enter: Callable[[Parts], bool], above: Parts = ()) -> Generator[Entry]:
     """Give all below a folder in the order of names; go into those folders that `enter` wants. Closes `descriptor`."""
     try:
-        for name, identity, is_folder in _listing(descriptor):
+        for name, is_folder in _listing(descriptor, closed):
             parts = (*above, name)
-            if identity in closed:
-                continue
-            yield Entry(parts, is_folder, descriptor)
-            if is_folder and len(parts) < MOST_DEPTH and enter(parts):
+            wanted = is_folder and enter(parts)
+            yield Entry(parts, is_folder, descriptor, is_cut=wanted and len(parts) >= MOST_DEPTH)
+            if wanted and len(parts) < MOST_DEPTH:
                 below = _open_folder(name, descriptor)
                 if below is not None:
                     yield from walk(below, closed, enter, parts)
@@ -65,15 +66,17 @@ def walk(
         os.close(descriptor)
 
 
-def _listing(descriptor: int) -> list[tuple[str, Identity, bool]]:
-    rows: list[tuple[str, Identity, bool]] = []
+def _listing(descriptor: int, closed: Closed) -> list[tuple[str, bool]]:
+    """Return the names and whether each is a folder, without what is closed."""
+    rows: list[tuple[str, bool]] = []
     with os.scandir(descriptor) as entries:
         for entry in entries:
             try:
                 state = entry.stat(follow_symlinks=False)
             except FileNotFoundError:
                 continue
-            rows.append((entry.name, (state.st_dev, state.st_ino), stat.S_ISDIR(state.st_mode)))
+            if not closed.holds(state):
+                rows.append((entry.name, stat.S_ISDIR(state.st_mode)))
     return sorted(rows)
 
 

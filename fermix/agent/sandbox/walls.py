@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from fermix.agent.sandbox.protected import FILES
 from fermix.agent.sandbox.roots import real
 from fermix.agent.sandbox.scratch import remove_tree
 from fermix.native.confine import Behind, Kernel, Walls, probe
@@ -129,7 +130,9 @@ class Confinement:
         _make_closed(closed, folders)
         shown = (*machine.read, *(path for path in look_at if path.is_dir()))
         read = tuple(path for path in shown if not _lies_in(path, folders))
-        walls = Walls(read, folders, real(scratch), (*machine.hide, *closed), machine.links, network)
+        walls = Walls(
+            read, folders, real(scratch), tuple(dict.fromkeys((*machine.hide, *closed))), machine.links, network
+        )
         return Behind(walls, kernel.form)
 
     def forget(self, turn_id: str) -> Callable[[], None] | None:
@@ -166,7 +169,7 @@ def _make_closed(closed: Iterable[Path], folders: Collection[Path]) -> None:
     that makes `~/.ssh` itself could put keys into it.
     """
     for path in closed:
-        if path.parent in folders and not path.suffix and not os.path.lexists(path):
+        if path.parent in folders and path.name not in FILES and not path.suffix and not os.path.lexists(path):
             with suppress(OSError):  # a place that is closed to us is closed to our commands
                 path.mkdir(mode=0o700)
 

@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from fermix.agent.capability import Capability, Kind, ToolContext
 from fermix.agent.model import JsonValue, ToolResult
 from fermix.agent.sandbox import Place, Sandbox
+from fermix.agent.sandbox.closed import Closed
 from fermix.agent.sandbox.walk import Pieces, walk
 from fermix.agent.turn import Turn
 from fermix.errors import OutsideSandbox
@@ -147,15 +148,15 @@ def _search_file(descriptor: int, shown: str, fits: Callable[[str], object], nee
 
 def encode_request(place: Place, query: Query) -> bytes:
     """Write what the hidden verb reads."""
-    return json.dumps([str(place.root), str(place.path), sorted(place.closed), *astuple(query), os.getpid()]).encode(
-        "ascii"
-    )
+    closed = sorted(place.closed.known), list(map(str, place.closed.places))
+    return json.dumps([str(place.root), str(place.path), *closed, *astuple(query), os.getpid()]).encode("ascii")
 
 
 def decode_request(request: bytes) -> tuple[Place, Query, int]:
     """Read what `encode_request` wrote; the number is the process to end with."""
-    root, path, closed, pattern, shown, most, timeout_s, parent = json.loads(request)
-    place = Place(Path(root), Path(path), frozenset((device, inode) for device, inode in closed))
+    root, path, known, places, pattern, shown, most, timeout_s, parent = json.loads(request)
+    closed = Closed(frozenset((device, inode) for device, inode in known), tuple(map(Path, places)))
+    place = Place(Path(root), Path(path), closed)
     return place, Query(pattern, shown, most, timeout_s), parent
 
 
