@@ -45,7 +45,7 @@ def make_folders_beneath(root: Path, relative: PurePath) -> int:
             for part in relative.parts:
                 with suppress(FileExistsError):
                     os.mkdir(part, dir_fd=here)
-                below = _open_at(here, PurePath(part), FOLDER_FLAGS, 0)
+                below = _open_at(here, PurePath(part), os.O_RDONLY | os.O_DIRECTORY, 0)
                 os.close(here)
                 here = below
         except OSError:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fermix.agent.approvals import Approvals
 from fermix.agent.capability import Capability
 from fermix.agent.sandbox import Policy, Sandbox
-from fermix.agent.tools import command, directory_access, files, recall, search, shell, tool_help, tool_search
+from fermix.agent.tools import command, directory_access, edit, files, recall, search, shell, tool_help, tool_search
 from fermix.config.model import Config
 from fermix.config.secrets import Secret
 from fermix.net import Net
@@ -37,6 +37,7 @@ def build_tools(deps: ToolDeps) -> tuple[Capability, ...]:
         *files.tools(deps.sandbox, deps.workers),
         *search.tools(deps.sandbox, deps.workers, deps.program),
         *shell.tools(deps.sandbox, deps.workers),
+        *edit.tools(deps.sandbox, deps.workers),
         *command.tools(deps.sandbox, deps.workers),
         *directory_access.tools(deps.sandbox, deps.policy, deps.approvals, deps.workers),
         *recall.tools(),

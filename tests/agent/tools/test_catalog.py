@@ -23,6 +23,8 @@ def test_the_tools_and_who_may_use_them(toolbox: Toolbox) -> None:
         ("glob_search", PolicyClass.READ_ONLY, False),
         ("content_search", PolicyClass.READ_ONLY, False),
         ("shell", PolicyClass.EXEC, True),
+        ("file_write", PolicyClass.READ_WRITE, True),
+        ("file_edit", PolicyClass.READ_WRITE, True),
         ("request_directory_access", PolicyClass.EXTERNAL_API, True),
         ("tool_result_recall", PolicyClass.READ_ONLY, True),
         ("tool_help", PolicyClass.READ_ONLY, False),
