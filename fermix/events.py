@@ -116,18 +116,21 @@ class ProviderChanged:
 
 @dataclass(frozen=True, slots=True)
 class ToolStarted:
-    """A tool call begins. `arguments` is a preview of their JSON."""
+    """A tool call begins. `arguments` is a preview of their JSON; `exposed` says whether words from outside stand
+    before the model by now, read by an earlier turn or by this one.
+    """
 
     key: ConversationKey
     turn_id: str
     call_id: str
     name: str
     arguments: str
+    exposed: Literal["no", "earlier", "now"] = "no"
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCalled:
-    """A tool call ended with exactly one result; also when it never ran."""
+    """A tool call ended with exactly one result; also when it never ran. `outside`: it holds words of others."""
 
     key: ConversationKey
     turn_id: str
@@ -136,6 +139,7 @@ class ToolCalled:
     ok: bool
     duration_s: float
     result: str
+    outside: bool = False
 
 
 @dataclass(frozen=True, slots=True)

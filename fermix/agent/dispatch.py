@@ -115,15 +115,17 @@ class Dispatcher:
 
     def _begin(self, call: ToolCall, scope: ToolScope) -> float:
         arguments = call.problem or json.dumps(dict(call.arguments), ensure_ascii=False)
-        turn = scope.turn
-        self._events.emit(ToolStarted(turn.key, turn.id, call.id, call.name, preview(arguments)))
+        turn, exposed = scope.turn, scope.exposure.state
+        self._events.emit(ToolStarted(turn.key, turn.id, call.id, call.name, preview(arguments), exposed))
         return self._clock.monotonic()
 
     def _end(self, call: ToolCall, scope: ToolScope, result: ToolResult, began_at: float) -> None:
         turn = scope.turn
         duration_s = self._clock.monotonic() - began_at
         text = preview(result.text)
-        self._events.emit(ToolCalled(turn.key, turn.id, call.id, call.name, result.ok, duration_s, text))
+        self._events.emit(
+            ToolCalled(turn.key, turn.id, call.id, call.name, result.ok, duration_s, text, result.outside)
+        )
 
 
 def _context(call: ToolCall, scope: ToolScope) -> ToolContext:

@@ -6,6 +6,7 @@ Made by the runner, noted by dispatch, asked by the rules in `risk.py`. Everythi
 from __future__ import annotations
 
 import re
+from typing import Literal
 from urllib.parse import urlsplit
 
 MOST_GIVEN = 2_000  # addresses of one turn; what comes after them is not remembered, so it must be asked for
@@ -32,6 +33,16 @@ class Exposure:
     def sources(self) -> tuple[str, ...]:
         """The tools whose results brought words from outside, in the order of their first one."""
         return tuple(self._sources)
+
+    @property
+    def outside(self) -> bool:
+        """Whether words from outside stand before the model, read by this turn or by an earlier one."""
+        return self.earlier or bool(self._sources)
+
+    @property
+    def state(self) -> Literal["no", "earlier", "now"]:
+        """The same for a trace: who has read them."""
+        return "now" if self._sources else "earlier" if self.earlier else "no"
 
     def read_from(self, source: str) -> None:
         """Note that words from outside came in through the tool `source`."""

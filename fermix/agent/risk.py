@@ -37,17 +37,22 @@ def why_telling(exposure: Exposure) -> str | None:
     """Of a call whose arguments go to somebody else: it asks once words from outside could have chosen them and
     something of this machine could be in them, unless both were in the history before this turn began.
     """
-    outside, local = exposure.sources or exposure.earlier, exposure.local or exposure.local_earlier
-    if not outside or not local or not (exposure.sources or exposure.local):
+    local = exposure.local or exposure.local_earlier
+    if not exposure.outside or not local or not (exposure.sources or exposure.local):
         return None
     return f"this conversation holds {_through(exposure)} beside things of this machine, which this call could send out"
 
 
 def why_composed(url: str, exposure: Exposure) -> str | None:
     """Of an address that is called: once words from outside are in the context, one that the model made up asks."""
-    if exposure.given(url) or not (exposure.sources or exposure.earlier):
+    if exposure.given(url) or not exposure.outside:
         return None
     return f"the model wrote this address itself, after {_through(exposure)}"
+
+
+def why_connected(exposure: Exposure) -> str | None:
+    """Of a command that wants the network: once words from outside are in the context, it runs without or asks."""
+    return f"this command wants the network, after {_through(exposure)}" if exposure.outside else None
 
 
 def note_result(exposure: Exposure, capability: Capability, result: ToolResult) -> None:

@@ -139,7 +139,7 @@ def _turn_words(event: Event) -> tuple[str, Params] | None:
             return "turn.started", {"turn_id": turn_id, "message_id": message_id}
         case ToolStarted(_, turn_id, call_id, name, arguments):
             return "tool.started", {"turn_id": turn_id, "call_id": call_id, "name": name, "arguments": arguments}
-        case ToolCalled(_, turn_id, call_id, name, ok, duration_s, result):
+        case ToolCalled(_, turn_id, call_id, name, ok, duration_s, result, outside):
             return "tool.finished", {
                 "turn_id": turn_id,
                 "call_id": call_id,
@@ -147,6 +147,7 @@ def _turn_words(event: Event) -> tuple[str, Params] | None:
                 "ok": ok,
                 "duration_s": duration_s,
                 "result": result,
+                "outside": outside,
             }
         case ConversationChanged():
             return "conversation.changed", {}

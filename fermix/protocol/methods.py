@@ -295,7 +295,7 @@ class ToolBegun(TypedDict):
 
 
 class ToolEnded(TypedDict):
-    """`tool.finished`; `result` is a preview."""
+    """`tool.finished`; `result` is a preview, `outside` says that it holds words of others."""
 
     session: str
     turn_id: str
@@ -304,6 +304,7 @@ class ToolEnded(TypedDict):
     ok: bool
     duration_s: float
     result: str
+    outside: bool
 
 
 class ReplySent(TypedDict):

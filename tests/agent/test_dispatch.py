@@ -3,11 +3,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import pytest
 
 from fermix.agent.capability import RunTool, ToolContext
 from fermix.agent.dispatch import PROBLEM_CHARS, Dispatcher
+from fermix.agent.exposure import Exposure
 from fermix.agent.model import JsonObject, JsonValue, ToolCall, ToolResult
 from fermix.agent.registry import CapabilityRegistry
 from fermix.clock import SystemClock
@@ -255,3 +257,19 @@ async def test_a_tool_whose_mark_cannot_be_written_does_not_run(dispatcher: Disp
     result = await dispatcher.dispatch(make_call("act"), make_scope(tool, port=FullDisk()))
 
     assert (result.ok, result.text) == (False, "the disk is full: free some space")
+
+
+async def test_the_trace_tells_what_a_turn_had_read_before_and_with_each_call(
+    dispatcher: Dispatcher, seen: EventQueue
+) -> None:
+    """R-49: the taint of a turn is shown in the trace."""
+    page = make_capability("page", policy=PolicyClass.NETWORK)
+    scope = make_scope(page, make_capability())
+    for name in ("look", "page", "look"):
+        await dispatcher.dispatch(make_call(name), scope)
+    later = replace(scope, exposure=Exposure(earlier=True))
+    await dispatcher.dispatch(make_call(), later)
+
+    events = [item.event for item in seen.drain()]
+    assert [event.exposed for event in events if isinstance(event, ToolStarted)] == ["no", "no", "now", "earlier"]
+    assert [event.outside for event in events if isinstance(event, ToolCalled)] == [False, True, False, False]

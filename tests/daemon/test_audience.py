@@ -103,6 +103,7 @@ def tell(audience: Audience, events: Events, *happened: Event) -> Listener:
                 "ok": True,
                 "duration_s": 0.5,
                 "result": "out",
+                "outside": False,
             },
         ),
         (

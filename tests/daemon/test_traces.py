@@ -110,6 +110,7 @@ async def test_each_event_is_one_line_in_the_file_of_its_day_and_type(tmp_path: 
         "call_id": "c1",
         "name": "shell",
         "arguments": "{}",
+        "exposed": "no",
     }
     found = {
         kind: len(lines(tmp_path, kind)) for kind in ("llm_call", "tool_exec", "agent_event", "channel_msg", "error")

