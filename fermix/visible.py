@@ -1,6 +1,6 @@
-"""Foreign text spelled out, so that a person who must judge it sees every character. For approval prompts.
+"""Foreign text as a person sees it: spelled out for approval prompts, or without what nobody can see for a model.
 
-What comes out is one line, holds nothing that a screen would hide, turn around or act upon, and is never cut.
+What is spelled is one line, holds nothing that a screen would hide, turn around or act upon, and is never cut.
 """
 
 from __future__ import annotations
@@ -18,6 +18,14 @@ def spelled(text: str) -> str:
     return text if text.isascii() and text.isprintable() else "".join(map(_spelled, text))
 
 
+def only_seen(text: str) -> str:
+    """Leave out what a reader of the text would not see: control, direction, zero-width, tag and private characters.
+
+    Line ends and tabs stay, odd spaces become plain ones.
+    """
+    return text if text.isascii() and text.isprintable() else text.translate(_SEEN)
+
+
 def fenced(text: str) -> str:
     """Put lines of spelled text into a Markdown block that they cannot end."""
     longest = max(map(len, re.findall("`+", text)), default=0)
@@ -26,6 +34,23 @@ def fenced(text: str) -> str:
 
 
 def _spelled(char: str) -> str:
-    category = unicodedata.category(char)
-    hidden = category in _HIDDEN or (category == "Zs" and char != " ") or char in _BLANK_LETTERS
-    return f"⟨U+{ord(char):04X}⟩" if hidden or unicodedata.name(char, "").startswith("VARIATION SELECTOR") else char
+    hidden = _is_unseen(char) or (unicodedata.category(char) == "Zs" and char != " ")
+    return f"⟨U+{ord(char):04X}⟩" if hidden else char
+
+
+def _is_unseen(char: str) -> bool:
+    is_selector = unicodedata.name(char, "").startswith("VARIATION SELECTOR")
+    return unicodedata.category(char) in _HIDDEN or char in _BLANK_LETTERS or is_selector
+
+
+class _Seen(dict[int, str]):
+    """What each character becomes, worked out once."""
+
+    def __missing__(self, code: int) -> str:
+        char = chr(code)
+        odd = "\n" if unicodedata.category(char) in ("Zl", "Zp") else ""
+        self[code] = odd if _is_unseen(char) else " " if unicodedata.category(char) == "Zs" else char
+        return self[code]
+
+
+_SEEN = _Seen({ord(char): char for char in "\n\t"})

@@ -106,6 +106,12 @@ def _search(argv: list[str]) -> int:
     return search.main(argv)
 
 
+def _convert(argv: list[str]) -> int:
+    from fermix.cli.verbs import convert
+
+    return convert.main(argv)
+
+
 VERBS = (
     Verb("tui", "chat in the terminal (what `fermix` alone does)", _tui),
     Verb("ask", "ask one question and print the answer", _ask),
@@ -121,4 +127,5 @@ VERBS = (
     Verb("_engine", "serve the embedded model", _engine, hidden=True),
     Verb("_listen", "turn recordings into text", _listen, hidden=True),
     Verb("_search", "search files by a regular expression", _search, hidden=True),
+    Verb("_convert", "read a foreign document as text", _convert, hidden=True),
 )

@@ -52,6 +52,7 @@ from fermix.gateway.transcription.transcriber import TranscriptionSettings
 from fermix.home import Home
 from fermix.native.program import FROZEN
 from fermix.net import Net
+from fermix.public import PublicWeb
 from fermix.setup.sections import SECRET_NAMES, SECTIONS
 from fermix.store import ContentCheck, Database
 from fermix.supervisor import OURS, OUTSIDE, Supervisor
@@ -140,7 +141,7 @@ def _tools(
     start: Start, sandbox: Sandbox, policy: Policy, approvals: Approvals, net: Net, workers: Workers
 ) -> BuildRegistry:
     """Return what builds all tools for a configuration and the keys found with it."""
-    deps = ToolDeps(sandbox, workers, policy, approvals, start.program, net, start.config, start.keys)
+    deps = ToolDeps(sandbox, workers, policy, approvals, start.program, net, start.config, start.keys, PublicWeb(net))
     return lambda config, keys: CapabilityRegistry(start.tools(replace(deps, config=config, keys=keys)))
 
 

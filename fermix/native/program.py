@@ -25,6 +25,18 @@ def own_program(environ: Mapping[str, str]) -> tuple[str, ...]:
     return (environ["FERMIX_EXE"],) if FROZEN else (sys.executable, "-P", "-m", "fermix")
 
 
+def inner_program(program: tuple[str, ...]) -> tuple[str, ...]:
+    """Return what `program` becomes once it is unpacked, for where nothing can be unpacked. It is in use, by us."""
+    return (sys.executable,) if FROZEN else program
+
+
+def own_places() -> tuple[Path, ...]:
+    """Return the folders that this program is read from."""
+    if FROZEN:
+        return (Path(sys.executable).parent,)
+    return (Path(sys.prefix), Path(sys.base_prefix), OWN_FOLDER / "fermix")
+
+
 def own_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """Return what the environment of our own program needs so that an interpreter finds this package, installed or not.
 

@@ -8,6 +8,7 @@ from fermix.agent.tools.catalog import ToolDeps
 from fermix.home import Home
 from fermix.native.program import own_program
 from fermix.net import Net
+from fermix.public import PublicWeb
 from fermix.setup.sections import load_config
 from fermix.workers import Workers
 
@@ -15,5 +16,7 @@ from fermix.workers import Workers
 def tool_deps(
     home: Home, policy: Policy, approvals: Approvals, workers: Workers, *, net: Net | None = None
 ) -> ToolDeps:
+    """The web of a test is that of `internet.py`: put it in with `replace(deps, web=internet.web(net))`."""
     net = net or Net(loopback_only=True)
-    return ToolDeps(policy.sandbox, workers, policy, approvals, own_program({}), net, load_config(home, {}), {})
+    config = load_config(home, {})
+    return ToolDeps(policy.sandbox, workers, policy, approvals, own_program({}), net, config, {}, PublicWeb(net))

@@ -20,6 +20,7 @@ from fermix.agent.turn import Turn
 from fermix.errors import OutsideSandbox, Refused
 from fermix.home import Home
 from fermix.native.confine import Behind
+from fermix.native.program import own_places
 from fermix.trust import Trust
 
 LOCAL_CHANNELS = frozenset({"cli", "daemon"})  # the names our own socket gives; no remote channel has an origin
@@ -117,6 +118,14 @@ class Sandbox:
             raise Refused("the command cannot be confined", user_text=f"Commands cannot be confined here: {problem}")
         base = self.variables.base(self._settings.env)
         return Confined(behind, {**base, **({} if behind is None else behind.variables())})
+
+    def confined_reader(self, turn: Turn) -> Confined:
+        """Return what our own program runs with and behind where it reads the bytes of others: no folder of the
+        owner's is there and no network. Where nothing can be held it runs all the same, bound in memory and time.
+        """
+        places = tuple(real(path) for path in own_places())
+        behind = self._confinement.behind(turn.id, (), self._roots.hidden(), network=False, look_at=places)
+        return Confined(behind, {**self.own_environment, **({} if behind is None else behind.variables())})
 
     def wanted(self, turn: Turn, names: Collection[str] | None = None) -> Wanted:
         """Work out which variables a command of this turn gets besides: all that the owner allows, or these alone.

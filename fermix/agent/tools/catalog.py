@@ -7,18 +7,32 @@ from dataclasses import dataclass
 
 from fermix.agent.approvals import Approvals
 from fermix.agent.capability import Capability
+from fermix.agent.documents.reading import Reading
 from fermix.agent.sandbox import Policy, Sandbox
-from fermix.agent.tools import command, directory_access, edit, files, recall, search, shell, tool_help, tool_search
+from fermix.agent.tools import (
+    command,
+    directory_access,
+    edit,
+    files,
+    recall,
+    search,
+    shell,
+    tool_help,
+    tool_search,
+    web,
+)
 from fermix.config.model import Config
 from fermix.config.secrets import Secret
 from fermix.net import Net
+from fermix.public import PublicWeb
 from fermix.workers import Workers
 
 
 @dataclass(frozen=True, slots=True)
 class ToolDeps:
     """What tools are built from; built again with every new configuration. `program` starts Fermix itself, for work
-    that needs a process of its own; `keys` are those of `keys.py`, by name.
+    that needs a process of its own; `keys` are those of `keys.py`, by name. `net` goes to addresses of ours, `web` to
+    those that others choose.
     """
 
     sandbox: Sandbox
@@ -29,6 +43,7 @@ class ToolDeps:
     net: Net
     config: Config
     keys: Mapping[str, Secret]
+    web: PublicWeb
 
 
 def build_tools(deps: ToolDeps) -> tuple[Capability, ...]:
@@ -40,6 +55,7 @@ def build_tools(deps: ToolDeps) -> tuple[Capability, ...]:
         *edit.tools(deps.sandbox, deps.workers),
         *command.tools(deps.sandbox, deps.workers),
         *directory_access.tools(deps.sandbox, deps.policy, deps.approvals, deps.workers),
+        *web.tools(deps.web, Reading(deps.sandbox, deps.workers, deps.program)),
         *recall.tools(),
         *tool_help.tools(),
         *tool_search.tools(deps.config[tool_search.ToolSearchSettings]),

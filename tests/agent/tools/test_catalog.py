@@ -26,6 +26,7 @@ def test_the_tools_and_who_may_use_them(toolbox: Toolbox) -> None:
         ("file_write", PolicyClass.READ_WRITE, True),
         ("file_edit", PolicyClass.READ_WRITE, True),
         ("request_directory_access", PolicyClass.EXTERNAL_API, True),
+        ("web_fetch", PolicyClass.NETWORK, True),
         ("tool_result_recall", PolicyClass.READ_ONLY, True),
         ("tool_help", PolicyClass.READ_ONLY, False),
         ("tool_search", PolicyClass.READ_ONLY, False),
@@ -46,7 +47,9 @@ def test_every_schema_is_one_and_the_whole_is_short(toolbox: Toolbox) -> None:
     assert len(wire) < 450 * 4
 
 
-@pytest.mark.parametrize("name", ["file_read", "glob_search", "content_search", "shell", "request_directory_access"])
+@pytest.mark.parametrize(
+    "name", ["file_read", "glob_search", "content_search", "shell", "request_directory_access", "web_fetch"]
+)
 async def test_wrong_arguments_are_a_result(toolbox: Toolbox, name: str) -> None:
     result = await toolbox.call(name, nonsense=1)
 
