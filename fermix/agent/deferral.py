@@ -66,10 +66,12 @@ def unwrapped(call: ToolCall, tools: Mapping[str, Capability]) -> ToolCall:
 
 
 def arguments_of(call: ToolCall) -> JsonObject | None:
-    """Return the arguments inside a call of `tool_call`; models also write them as JSON text, or leave out an empty
-    object. None when they are neither.
+    """Return the arguments inside a call of `tool_call`; models also write them as JSON text, and null or nothing for
+    an empty object. None when they are something else.
     """
-    inner = call.arguments.get("arguments", {})
+    inner = call.arguments.get("arguments")
+    if inner is None:
+        return {}
     if isinstance(inner, str):
         try:
             inner = load_json(inner)

@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fermix.agent import loop
-from fermix.agent.capability import Capability, ToolContext
+from fermix.agent.capability import Capability, Kind, ToolContext
 from fermix.agent.dispatch import Dispatcher
 from fermix.agent.loop import MAX_STEPS, REPEATED, Declined, LoopServices, run_loop
 from fermix.agent.markers import FAILED, STOPPED
@@ -28,12 +29,16 @@ from fermix.agent.model import (
     Usage,
     UserMessage,
 )
-from fermix.agent.providers.provider import AllRoutesFailed, ErrorKind, OnDelta, ProviderFailed
+from fermix.agent.providers.provider import AllRoutesFailed, ErrorKind, OnDelta, ProviderFailed, Route
+from fermix.agent.sentences import LIMITS, sentence_for
+from fermix.agent.tools import recall, tool_search
+from fermix.agent.tools.tool_search import ToolSearchSettings
 from fermix.agent.turn import Completed
 from fermix.clock import SystemClock
 from fermix.errors import FermixError, LimitReached, NeedsOperator
 from fermix.events import EventQueue, Events, ModelCalled, ToolCalled
-from tests.fakes.router import Line, ScriptedRouter, calls, says
+from fermix.trust import PolicyClass
+from tests.fakes.router import FACTS, Line, ScriptedRoute, ScriptedRouter, calls, says
 from tests.fakes.turns import RecordingPort, make_call, make_capability, make_scope, of_kind
 from tests.requirements import covers
 
@@ -51,6 +56,9 @@ class Stage:
 
     async def play(self, script: Sequence[Line], *tools: Capability) -> Completed:
         self.router = ScriptedRouter(script)
+        return await self.run(*tools)
+
+    async def run(self, *tools: Capability) -> Completed:
         dispatcher = Dispatcher(self.events, SystemClock())
         services = LoopServices(self.router, dispatcher, self.events, SystemClock())
         async with asyncio.timeout(5):
@@ -431,3 +439,113 @@ async def test_errors_of_a_router_pass_through_unchanged(stage: Stage, error: Fe
 
     assert caught.value is error
     assert [event.error for event in of_kind(stage.seen, ModelCalled)] == [str(error)]
+
+
+BRIDGES = tool_search.tools(ToolSearchSettings())
+
+
+@covers("deferral.bridges")
+async def test_call_through_the_bridge_is_the_tools_own_for_guard_trace_and_effects(stage: Stage) -> None:
+    """Reference 4, 1.5: unwrapped first; the model's own message stays as it wrote it."""
+    ran: list[str] = []
+    close = make_capability("tickets_close", counting(ran), kind=Kind.MCP, policy=PolicyClass.READ_WRITE)
+    direct = make_call("tickets_close", 1, id=7)
+    wrapped = [make_call("tool_call", number, name="tickets_close", arguments={"id": 7}) for number in (2, 3)]
+
+    await stage.play([calls(direct, *wrapped), says("closed")], *BRIDGES, close)
+
+    message, *answers = stage.last_messages[1:]
+    assert isinstance(message, AssistantMessage)
+    assert message.tool_calls == (direct, *wrapped)
+    assert ran == ["call00001", "call00002", "call00003"]
+    assert stage.port.effects == ["tickets_close"] * 3
+    assert [event.name for event in of_kind(stage.seen, ToolCalled)] == ["tickets_close"] * 3
+    assert all(isinstance(answer, ToolMessage) and answer.name == "tickets_close" for answer in answers)
+    assert [REPEATED in answer.text for answer in answers] == [False, False, True]
+
+
+@pytest.mark.parametrize("name", ["secret_tool", "nothing"])
+async def test_bridge_reaches_nothing_that_the_turn_does_not_have(stage: Stage, name: str) -> None:
+    """SBX-15: a name that is not in the turn's own map is unknown, through the bridge as without it."""
+    wrapped, direct = make_call("tool_call", 1, name=name, arguments={}), make_call(name, 2)
+
+    await stage.play([calls(wrapped, direct), says("no")], *BRIDGES, make_capability())
+
+    through, itself = (message.text for message in stage.last_messages[-2:])
+    assert through == itself == f"unknown or unavailable tool {name!r}"
+
+
+def too_long() -> ProviderFailed:
+    return failed(ErrorKind.CONTEXT_LENGTH)
+
+
+async def flood(arguments: Mapping[str, JsonValue], context: ToolContext) -> ToolResult:
+    return ToolResult(True, "x" * 20_000)
+
+
+@pytest.mark.parametrize("refusals", [1, 2, 3])
+async def test_refused_request_is_asked_again_with_shortened_results(stage: Stage, refusals: int) -> None:
+    """Reference 4, 1.5: older steps, the two before, the current one; the turn goes on."""
+    steps = [calls(make_call(number=number, n=number)) for number in range(1, 5)]
+    script: list[Line] = [*steps, *[too_long()] * refusals, says("done")]
+
+    outcome = await stage.play(script, make_capability(run=flood), *recall.tools())
+
+    texts = [message.text for message in outcome.new_messages if isinstance(message, ToolMessage)]
+    shortened = [len(text) < 2_000 for text in texts]
+    assert outcome.text == "done"
+    assert shortened.count(True) == {1: 1, 2: 3, 3: 4}[refusals]
+    assert shortened == sorted(shortened, reverse=True)
+    assert len(stage.router.requests) == 4 + refusals + 1
+
+
+async def test_request_that_stays_too_long_fails_and_says_why(stage: Stage) -> None:
+    """Reference 4, 1.4: it read more than fits even when shortened; not "this conversation", which /new would mend."""
+    script: list[Line] = [calls(make_call()), too_long(), too_long(), says("never")]
+
+    with pytest.raises(LimitReached) as caught:
+        await stage.play(script, make_capability(run=flood))
+
+    assert caught.value.limit == "tool_output"
+    assert sentence_for(caught.value) == LIMITS["tool_output"]
+    assert len(stage.router.requests) == 3
+
+
+async def test_request_with_nothing_to_shorten_fails_as_it_is(stage: Stage) -> None:
+    """CTX-05: no progress is no attempt."""
+    with pytest.raises(ProviderFailed):
+        await stage.play([calls(make_call()), too_long(), says("never")], make_capability())
+
+    assert len(stage.router.requests) == 2
+
+
+async def test_model_reads_back_what_was_shortened(stage: Stage) -> None:
+    """Reference 4, 1.5: `tool_result_recall` gives the original of this turn."""
+
+    async def numbers(arguments: Mapping[str, JsonValue], context: ToolContext) -> ToolResult:
+        return ToolResult(True, "".join(f"{number}," for number in range(5_000)))
+
+    back = make_call("tool_result_recall", 2, call_id="call00001", offset=10_000, limit=60)
+    script: list[Line] = [calls(make_call()), too_long(), calls(back), says("done")]
+
+    await stage.play(script, make_capability(run=numbers), *recall.tools())
+
+    last = stage.last_messages[-1]
+    assert isinstance(last, ToolMessage)
+    assert "2222,2223," in last.text
+
+
+async def test_window_is_that_of_the_model_that_answered(stage: Stage) -> None:
+    """A turn that moved to a smaller model is measured by that one's window."""
+    small = replace(FACTS, context_tokens=20_000)
+    other = Route("fake", "small")
+
+    def by_small(number: int) -> Completion:
+        return replace(calls(make_call(number=number, n=number)), model="small", usage=Usage(number * 5_000, 10))
+
+    stage.router = ScriptedRouter([*map(by_small, range(1, 6)), says("done")])
+    stage.router.routes = (*stage.router.routes, ScriptedRoute(stage.router, small, other))
+    outcome = await stage.run(make_capability(run=flood))
+
+    shortened = [len(m.text) < 2_000 for m in outcome.new_messages if isinstance(m, ToolMessage)]
+    assert shortened == [True, True, False, False, False]

@@ -67,10 +67,12 @@ def make_capability(
     owner_only: bool = False,
     category: str = "system",
     timeout_s: float = 5.0,
+    source: str = "",
+    description: str | None = None,
 ) -> Capability:
     return Capability(
         name=name,
-        description=f"{name} at something",
+        description=f"{name} at something" if description is None else description,
         parameters=parameters,
         kind=kind,
         policy=policy,
@@ -78,10 +80,11 @@ def make_capability(
         run=run,
         category=category,
         timeout_s=timeout_s,
+        source=source,
     )
 
 
-def make_call(name: str = "look", number: int = 1, **arguments: JsonValue) -> ToolCall:
+def make_call(name: str = "look", /, number: int = 1, **arguments: JsonValue) -> ToolCall:
     return ToolCall(f"call{number:05d}", name, arguments)
 
 

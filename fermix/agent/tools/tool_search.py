@@ -70,7 +70,7 @@ def tools(settings: ToolSearchSettings) -> tuple[Capability, ...]:
             "Call a tool that is not listed here.",
             {
                 "type": "object",
-                "properties": {"name": NAME, "arguments": {"description": "an object that fits the tool's schema"}},
+                "properties": {"name": NAME, "arguments": {"type": "object", "description": "by its own schema"}},
                 "required": ["name"],
             },
             explain_call,

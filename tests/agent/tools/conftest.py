@@ -55,7 +55,7 @@ class Toolbox:
         path.write_bytes(data.encode("utf-8") if isinstance(data, str) else data)
 
     async def call(
-        self, name: str, turn: Turn | None = None, port: RecordingPort | None = None, **arguments: JsonValue
+        self, name: str, /, turn: Turn | None = None, port: RecordingPort | None = None, **arguments: JsonValue
     ) -> ToolResult:
         dispatcher = Dispatcher(Events(SystemClock()), SystemClock())
         async with asyncio.timeout(5):
