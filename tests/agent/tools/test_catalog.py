@@ -25,6 +25,8 @@ def test_the_tools_and_who_may_use_them(toolbox: Toolbox) -> None:
         ("shell", PolicyClass.EXEC, True),
         ("file_write", PolicyClass.READ_WRITE, True),
         ("file_edit", PolicyClass.READ_WRITE, True),
+        ("git_read", PolicyClass.READ_ONLY, True),
+        ("git_write", PolicyClass.READ_WRITE, True),
         ("request_directory_access", PolicyClass.EXTERNAL_API, True),
         ("web_fetch", PolicyClass.NETWORK, True),
         ("tool_result_recall", PolicyClass.READ_ONLY, True),
@@ -48,7 +50,17 @@ def test_every_schema_is_one_and_the_whole_is_short(toolbox: Toolbox) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["file_read", "glob_search", "content_search", "shell", "request_directory_access", "web_fetch"]
+    "name",
+    [
+        "file_read",
+        "glob_search",
+        "content_search",
+        "shell",
+        "git_read",
+        "git_write",
+        "request_directory_access",
+        "web_fetch",
+    ],
 )
 async def test_wrong_arguments_are_a_result(toolbox: Toolbox, name: str) -> None:
     result = await toolbox.call(name, nonsense=1)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from fermix.agent.model import valid_text
@@ -44,14 +44,15 @@ class Command:
 # Without the children that git starts in submodules, where other settings hold.
 _OUR_DIFF = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty")
 _DIFF = Command(_OUR_DIFF, letters="O", valued="SGUlLnIMCBX")
+_LOG = Command(("--no-show-signature", *_OUR_DIFF), letters="O", valued="SGUlLnIMCBX")
 _ASKING = frozenset({"edit", "patch"})
 
 READING: Mapping[str, Command] = {
     "status": Command(("--ignore-submodules=dirty",)),
-    "log": Command(("--no-show-signature", *_OUR_DIFF), letters="O", valued="SGUlLnIMCBX"),
+    "log": _LOG,
     "diff": _DIFF,
     "branch": Command(),
-    "show": Command(("--no-show-signature", *_OUR_DIFF), letters="O", valued="SGUlLnIMCBX"),
+    "show": _LOG,
 }
 WRITING: Mapping[str, Command] = {
     "add": Command(denied=_ASKING, letters="iep"),
@@ -76,16 +77,8 @@ class Place:
     top: Path
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """What comes after `git` and its fixed options."""
-
-    name: str
-    arguments: tuple[str, ...] = field(default=())
-
-
-def check(name: str, arguments: Sequence[str], place: Place) -> Checked:
-    """Return the command with its fixed options. Raises: Refused, naming the argument and what to do instead."""
+def check(name: str, arguments: Sequence[str], place: Place) -> tuple[str, ...]:
+    """Return what comes after the command. Raises: Refused, naming the argument and what to do instead."""
     command = READING.get(name) or WRITING[name]
     options = True
     for argument in arguments:
@@ -97,10 +90,10 @@ def check(name: str, arguments: Sequence[str], place: Place) -> Checked:
         else:
             _check_operand(argument, place)
     if name == "branch":
-        return Checked(name, _listing(arguments))
+        return _listing(arguments)
     if name == "commit" and not any(map(_MESSAGE.fullmatch, arguments)):
         raise _refused("a commit needs its message here, since no editor opens: give --message=TEXT or --no-edit")
-    return Checked(name, (*command.fixed, *arguments))
+    return (*command.fixed, *arguments)
 
 
 def _check_text(argument: str) -> None:

@@ -84,17 +84,21 @@ NAMED: Mapping[str, frozenset[str]] = {
 }
 """Settings with a name in the middle, such as that of a remote."""
 
-WHOLE = frozenset(
-    "advice blame color column feature index log maintenance pack pager pretty push rerere status".split()
-)
+WHOLE = frozenset({
+    "advice", "blame", "color", "column", "feature", "index", "log", "maintenance", "pack", "pager", "pretty", "push",
+    "rerere", "status",
+})  # fmt: skip
 """Sections of git without any program, or with programs that never run without a terminal or are overridden."""
 
-OF_OTHERS = frozenset("codeql git-town gitflow gitg github gitk gui hub jj lfs oh-my-zsh svn-remote tig vscode".split())
+OF_OTHERS = frozenset({
+    "git-town", "gitflow", "gitg", "github", "gitk", "gui", "hub", "jj", "lfs", "oh-my-zsh", "svn-remote", "tig",
+    "vscode",
+})  # fmt: skip
 """Sections of other programs, which git itself does not read."""
 
 
 def risky(keys: Iterable[str]) -> list[str]:
-    """Return the settings that are not known to be harmless, e.g. "filter.lfs.clean"; as git writes names of settings."""
+    """Return the settings, named as git names them, that are not known to be harmless, e.g. "filter.lfs.clean"."""
     return sorted({key for key in keys if not _is_harmless(key)})
 
 
