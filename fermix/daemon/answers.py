@@ -34,6 +34,7 @@ from fermix.protocol.methods import (
     AttachmentName,
     Channels,
     Code,
+    CommandWalls,
     GetHistory,
     Hello,
     HistoryEntry,
@@ -80,7 +81,7 @@ class Control(Protocol):
 
     def channels(self) -> Channels: ...
 
-    async def commands(self) -> str: ...
+    async def commands(self) -> CommandWalls: ...
 
 
 @dataclass(frozen=True, slots=True)

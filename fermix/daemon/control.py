@@ -32,7 +32,7 @@ from fermix.gateway.transcription import ChosenTranscriber, Voice, find_voice
 from fermix.gateway.transcription.transcriber import TranscriptionSettings
 from fermix.home import Home
 from fermix.net import Net
-from fermix.protocol.methods import ChannelRow, Channels, LocalRow, ProviderRow, Reloaded
+from fermix.protocol.methods import ChannelRow, Channels, CommandWalls, LocalRow, ProviderRow, Reloaded
 from fermix.setup.readiness import HERE, judge
 from fermix.setup.sections import load_config
 from fermix.visible import spelled
@@ -174,9 +174,16 @@ class Control:
     def stop(self) -> None:
         self._stop.set()
 
-    async def commands(self) -> str:
+    async def commands(self) -> CommandWalls:
         """Say what holds the commands of tools on this system."""
-        return await self._parts.policy.walls()
+        kernel = await self._parts.policy.kernel()
+        return {
+            "told": await self._parts.policy.walls(),
+            "form": kernel.form,
+            "offline": kernel.offline,
+            "landlock": kernel.landlock,
+            "missing": list(kernel.missing),
+        }
 
     def channels(self) -> Channels:
         """Tell which channels are configured and who was denied."""

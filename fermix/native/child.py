@@ -72,9 +72,9 @@ async def run_child(
     if behind is None:
         return await _run(argv, cwd=cwd, env=env, stdin=stdin, limits=limits, errors=errors)
     with behind.report() as report:
-        command = behind.command(argv, cwd, report)
+        launch = behind.command(argv, cwd, report)
         finished = await _run(
-            command, cwd=Path("/"), env=env, stdin=stdin, limits=limits, errors=errors, passed=(report.descriptor,)
+            launch.line, cwd=launch.cwd, env=env, stdin=stdin, limits=limits, errors=errors, passed=launch.passed
         )
         report.check()
     return finished

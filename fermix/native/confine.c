@@ -8,6 +8,8 @@
  *   --link A B       a symbolic link in the view                --no-network   nothing but a loopback of its own
  *   --no-view        no namespaces: Landlock and seccomp alone
  *
+ *   confine --landlock                                          say which version this kernel has, 0 for none
+ *
  * Three processes. The keeper is what the daemon started: it dies with the daemon and takes the rest along. The init
  * is number 1 of a PID namespace with a view of the file system that holds the named paths and nothing else; it reaps,
  * and when it ends the kernel ends all that the command left. The command has no capabilities, can gain none, and
@@ -324,6 +326,8 @@ static void be_first_to_go(void)
 
 int main(int argc UNUSED, char **argv)
 {
+    if (argv[1] != NULL && strcmp(argv[1], "--landlock") == 0)
+        return printf("%ld\n", landlock_version() < 0 ? 0 : landlock_version()) < 0;
     char **command = read_options(argv);
     for (size_t i = 0; i < IGNORED; i++)
         signal(ignored[i], SIG_IGN); /* the daemon signals the command too; we stay to see it end */

@@ -1,7 +1,8 @@
 """A command behind walls that the kernel holds: what it may see, change and reach. Used by `child.py`.
 
 `confine` (confine.c) builds them and stays until all that came of the command is gone. There are two forms: a view,
-in which nothing exists but the named paths, and rules on the real file system where namespaces are forbidden.
+in which nothing exists but the named paths, and rules on the real file system where namespaces are forbidden. On macOS
+the system's own program takes its place (seatbelt.py).
 What must stay true: a command runs behind all of its walls or not at all.
 """
 
@@ -11,20 +12,22 @@ import errno
 import os
 import subprocess
 import sys
-from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
 from fermix.errors import Unavailable
+from fermix.native import seatbelt
+from fermix.native.seatbelt import Access
 
 PROGRAM = Path(__file__).with_name("confine")
 PROBE_S = 5.0
 REPORT_BYTES = 8_192
 MOST_PATHS = 512  # as in confine.c
 
-Form = Literal["view", "rules"]
+Form = Literal["view", "rules", "seatbelt"]
 
 
 class CannotConfine(Unavailable):
@@ -54,27 +57,62 @@ class Walls:
 @dataclass(frozen=True, slots=True)
 class Kernel:
     """What this system can hold. `form` None: nothing, `problem` says why; `offline` says whether the network can be
-    closed to a command.
+    closed to a command; `missing` says in words what is not held although commands are confined.
     """
 
     form: Form | None
     offline: bool
     problem: str = ""
+    landlock: int = 0
+    """The version of its interface that the kernel has; 0 for none."""
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        if self.form == "seatbelt":
+            return (seatbelt.UNPROVEN,)
+        if self.form == "rules":
+            return (NO_VIEW, *(what for version, what in NEEDS_LANDLOCK if self.landlock < version))
+        return ()
+
+
+NO_VIEW = "a command can change the mode and the times of its user's files, and see the command lines of others"
+NEEDS_LANDLOCK = (
+    (3, "a command can empty files outside of its folders (Landlock 3, Linux 6.2)"),
+    (5, "a command can control devices that lie in its folders (Landlock 5, Linux 6.10)"),
+    (6, "a command can signal other processes of its user (Landlock 6, Linux 6.12)"),
+)
+"""What only rules need of Landlock, and since when it has it. Sockets are held by a filter of system calls."""
 
 
 def probe(walls: Walls) -> Kernel:
     """Find out by trying, once per daemon. `walls` must let `/bin/sh` run. Blocking, some milliseconds."""
-    if sys.platform != "linux":
-        return Kernel(None, offline=False, problem=f"commands are not confined on {sys.platform}")
-    problem = ""
-    for form in ("view", "rules"):
+    problem, landlock = "", _landlock()
+    for form in forms(sys.platform):
         try:
             _try(Behind(walls, form))
         except CannotConfine as error:
             problem = problem or str(error)
             continue
-        return Kernel(form, offline=_can_close_network(walls, form), problem=problem)
-    return Kernel(None, offline=False, problem=problem)
+        return Kernel(form, offline=_can_close_network(walls, form), problem=problem, landlock=landlock)
+    problem = problem or f"nothing holds commands on {sys.platform}"
+    return Kernel(None, offline=False, problem=problem, landlock=landlock)
+
+
+def forms(platform: str) -> tuple[Form, ...]:
+    """Return the forms of walls that a system may have, the best first."""
+    if platform == "linux":
+        return ("view", "rules")
+    return ("seatbelt",) if platform == "darwin" else ()
+
+
+def _landlock() -> int:
+    if sys.platform != "linux":
+        return 0
+    try:
+        told = subprocess.run([str(PROGRAM), "--landlock"], env={}, capture_output=True, timeout=PROBE_S, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return 0  # the same program builds the walls, and what keeps it from running is told there
+    return int(told.stdout)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,18 +133,22 @@ class Behind:
             os.close(reading)
             os.close(writing)
 
-    def command(self, argv: Sequence[str], cwd: Path, report: Report) -> list[str]:
-        """Return the command line that runs `argv` in the folder `cwd` behind the walls.
+    def command(self, argv: Sequence[str], cwd: Path, report: Report) -> Launch:
+        """Return what runs `argv` in the folder `cwd` behind the walls.
 
         Raises: CannotConfine when there are too many paths.
         """
         walls = self.walls
+        if self.form == "seatbelt":
+            line = seatbelt.command_line(argv, self._paths(), tmp=walls.tmp, network=walls.network)
+            return Launch(line, cwd, ())
         options = [text for path, option in self._paths() for text in (option, str(path))]
         links = [text for place, target in walls.links.items() for text in ("--link", str(place), target)]
         switches = [*(["--no-view"] if self.form == "rules" else []), *([] if walls.network else ["--no-network"])]
         fixed = ["--parent", str(os.getpid()), "--report", str(report.descriptor), "--limit", "core=0"]
         places = ["--tmp", str(walls.tmp), "--cwd", str(cwd)]
-        return [str(PROGRAM), *fixed, *options, *links, *switches, *places, "--", *argv]
+        line = [str(PROGRAM), *fixed, *options, *links, *switches, *places, "--", *argv]
+        return Launch(line, Path("/"), (report.descriptor,))
 
     def variables(self) -> dict[str, str]:
         """Return the variables by which programs find their temporary folder, and caches they keep in the home else."""
@@ -114,18 +156,27 @@ class Behind:
         caches = {"XDG_CACHE_HOME": "cache", "npm_config_cache": "cache/npm", "GOMODCACHE": "cache/go"}
         return {"TMPDIR": place, **{name: f"{place}/{folder}" for name, folder in caches.items()}}
 
-    def _paths(self) -> list[tuple[Path, str]]:
+    def _paths(self) -> list[tuple[Path, Access]]:
         """What is open and what is hidden, every path after those it lies below. Raises: CannotConfine."""
         walls = self.walls
-        shown = [(path, "--read") for path in walls.read] + [(path, "--write") for path in walls.write]
-        if self.form == "view":
-            shown += [(path, "--write") for path in above(walls.hide, walls.write)]
-            shown += [(path, "--hide") for path in walls.hide]
+        shown: list[tuple[Path, Access]] = [*_each(walls.read, "--read"), *_each(walls.write, "--write")]
+        if self.form == "rules":
+            shown = [one for path, access in shown for one in _each(beside(path, walls.hide), access)]
         else:
-            shown = [(part, option) for path, option in shown for part in beside(path, walls.hide)]
+            inside = above(walls.hide, walls.write) if self.form == "view" else []
+            shown += [*_each(inside, "--write"), *_each(walls.hide, "--hide")]
         if len(shown) > MOST_PATHS:
             raise CannotConfine("usage", errno.E2BIG, "")
         return sorted(shown, key=lambda one: len(one[0].parts))
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How the daemon starts a confined command: the whole line, the folder it starts in, and what it gets open."""
+
+    line: Sequence[str]
+    cwd: Path
+    passed: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +196,11 @@ class Report:
         if part in ("program", "folder"):
             raise OSError(int(number), os.strerror(int(number)), path)
         raise CannotConfine(part, int(number), path)
+
+
+def _each(paths: Iterable[Path], access: Access) -> Iterator[tuple[Path, Access]]:
+    for path in paths:
+        yield path, access
 
 
 def beside(path: Path, hidden: Iterable[Path]) -> list[Path]:
@@ -185,11 +241,11 @@ def _can_close_network(walls: Walls, form: Form) -> bool:
 def _try(behind: Behind) -> None:
     """Raises: CannotConfine."""
     with behind.report() as report:
-        argv = behind.command(["/bin/sh", "-c", ":"], Path("/"), report)
+        launch = behind.command(["/bin/sh", "-c", ":"], Path("/"), report)
         try:
             subprocess.run(
-                argv, env={}, stdin=subprocess.DEVNULL, capture_output=True, pass_fds=(report.descriptor,),
-                timeout=PROBE_S, check=True,
+                launch.line, cwd=launch.cwd, env={}, stdin=subprocess.DEVNULL, capture_output=True,
+                pass_fds=launch.passed, timeout=PROBE_S, check=True,
             )  # fmt: skip
             report.check()
         except subprocess.CalledProcessError as error:
@@ -198,4 +254,4 @@ def _try(behind: Behind) -> None:
         except subprocess.TimeoutExpired as error:
             raise CannotConfine("program", errno.ETIMEDOUT, "/bin/sh") from error
         except OSError as error:
-            raise CannotConfine("program", error.errno or errno.EIO, str(PROGRAM)) from error
+            raise CannotConfine("program", error.errno or errno.EIO, launch.line[0]) from error

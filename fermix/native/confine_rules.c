@@ -34,7 +34,8 @@ enum {
     FS_READ_FILE = 1 << 2,
     FS_READ_DIR = 1 << 3,
     FS_LOOK = FS_EXECUTE | FS_READ_FILE | FS_READ_DIR,
-    FS_OF_FILES = FS_EXECUTE | FS_READ_FILE | 1 << 1 | 1 << 14, /* the rights a file can have: and write, truncate */
+    FS_CONTROL_DEVICE = 1 << 15,
+    FS_OF_FILES = FS_EXECUTE | FS_READ_FILE | 1 << 1 | 1 << 14 | FS_CONTROL_DEVICE, /* and write, and truncate */
 };
 enum { NET_TCP = 3, SCOPE_ABSTRACT_SOCKETS = 1, SCOPE_SIGNALS = 2 };
 
@@ -78,7 +79,7 @@ void restrict_files(long version)
     if (version <= 0 && has_view)
         return; /* the view alone says it too */
     need(version > 0, "landlock", "");
-    uint64_t all = (version < 2 ? 1ULL << 13 : version < 3 ? 1ULL << 14 : 1ULL << 15) - 1;
+    uint64_t all = (1ULL << (version < 2 ? 13 : version < 3 ? 14 : version < 5 ? 15 : 16)) - 1;
     struct landlock_rules handled = {.fs = all};
     handled.net = version >= 4 && !has_network && !has_view ? NET_TCP : 0;
     handled.scoped = version >= 6 ? SCOPE_ABSTRACT_SOCKETS | SCOPE_SIGNALS : 0;
@@ -87,7 +88,7 @@ void restrict_files(long version)
     need(rules >= 0, "landlock", "");
     for (int i = 0; i < path_count; i++)
         if (paths[i].kind != HIDE)
-            allow(rules, paths[i].path, paths[i].kind == WRITE ? all : FS_LOOK);
+            allow(rules, paths[i].path, paths[i].kind == WRITE ? all & ~(uint64_t)FS_CONTROL_DEVICE : FS_LOOK);
     if (tmp != NULL)
         allow(rules, has_view ? "/tmp" : tmp, all);
     allow(rules, "/proc", FS_LOOK);

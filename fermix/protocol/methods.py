@@ -179,10 +179,21 @@ class ChannelHealth(TypedDict):
     reason: str
 
 
-class Status(TypedDict):
-    """`status`. `overall` as in GET /health/ready: "ready", "degraded" or "setup_required". `commands` says in words
-    what holds the commands of tools on this system.
+class CommandWalls(TypedDict):
+    """What holds the commands of tools on this system, in words and as facts. `form` None: nothing. `offline`: the
+    network can be closed to them. `landlock`: the version of that interface, 0 for none. `missing`: what is not held
+    although they are confined; mode strict runs none then.
     """
+
+    told: str
+    form: Literal["view", "rules", "seatbelt"] | None
+    offline: bool
+    landlock: int
+    missing: list[str]
+
+
+class Status(TypedDict):
+    """`status`. `overall` as in GET /health/ready: "ready", "degraded" or "setup_required"."""
 
     overall: Literal["ready", "degraded", "setup_required"]
     version: str
@@ -195,7 +206,7 @@ class Status(TypedDict):
     local_model: LocalRow
     services: list[ServiceRow]
     channels: list[ChannelHealth]
-    commands: str
+    commands: CommandWalls
     environment: list[str]
     turns_running: int
     turns_waiting: int

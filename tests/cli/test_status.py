@@ -8,11 +8,18 @@ import pytest
 
 from fermix import __version__
 from fermix.cli.main import main
-from fermix.protocol.methods import Status
+from fermix.protocol.methods import CommandWalls, Status
 from tests.fakes.peer import answering, result
 
 CONFLICT = "cannot listen on 127.0.0.1:4030: Address already in use: free the port or set [fermix_web] port"
 SILENT = "no sign of life yet; a message sent there now may not be read"
+WALLS: CommandWalls = {
+    "told": "confined: the kernel shows them nothing but their folders",
+    "form": "view",
+    "offline": True,
+    "landlock": 7,
+    "missing": [],
+}
 
 
 def status(home: Path) -> Status:
@@ -50,7 +57,7 @@ def status(home: Path) -> Status:
         "channels": [{"channel": "telegram", "state": "degraded", "reason": SILENT}],
         "environment": [],
         "turns_running": 0,
-        "commands": "confined: the kernel shows them nothing but their folders",
+        "commands": WALLS,
         "turns_waiting": 0,
         "failures": [f"http: {CONFLICT}", f"channel telegram: {SILENT}"],
     }

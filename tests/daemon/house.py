@@ -24,7 +24,16 @@ from fermix.events import Events
 from fermix.gateway import Authorizer, Gateway, Ledger, Rooms
 from fermix.gateway.commands.catalog import COMMANDS
 from fermix.home import Home
-from fermix.protocol.methods import PROTOCOL, ChannelRow, Channels, DeniedRow, LocalRow, ProviderRow, Reloaded
+from fermix.protocol.methods import (
+    PROTOCOL,
+    ChannelRow,
+    Channels,
+    CommandWalls,
+    DeniedRow,
+    LocalRow,
+    ProviderRow,
+    Reloaded,
+)
 from fermix.store import Database
 from fermix.workers import Workers
 from tests.fakes.channel import FakeAgent
@@ -33,6 +42,7 @@ from tests.fakes.policy import policy_in
 from tests.fakes.transcriber import media_step
 
 WAIT_S = 5
+WALLS: CommandWalls = {"told": "confined", "form": "view", "offline": True, "landlock": 7, "missing": []}
 NOBODY = "nobody can answer: run `fermix setup`"
 
 
@@ -86,8 +96,8 @@ class FakeControl:
     def http_address(self) -> str:
         return "127.0.0.1:1"
 
-    async def commands(self) -> str:
-        return "confined"
+    async def commands(self) -> CommandWalls:
+        return WALLS
 
     def environment(self) -> list[str]:
         return ["OPENAI_API_KEY"]

@@ -29,7 +29,7 @@ READY: dict[str, object] = {
     "channels": [],
     "environment": [],
     "turns_running": 0,
-    "commands": "confined",
+    "commands": {"told": "confined", "form": "view", "offline": True, "landlock": 7, "missing": []},
     "turns_waiting": 0,
     "failures": [],
 }

@@ -224,7 +224,7 @@ def _on_an_old_kernel(place: Place, script: str) -> bytes:
     """Return what a command prints that must fail at its end."""
     behind = Behind(place.walls, place.form)
     with behind.report() as report:
-        command = behind.command(["/bin/sh", "-c", script], place.root, report)
+        command = behind.command(["/bin/sh", "-c", script], place.root, report).line
         ended = subprocess.run(
             [sys.executable, "-I", "-c", OLD_KERNEL, *command], env={"PATH": os.environ["PATH"]},
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,

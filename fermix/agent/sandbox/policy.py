@@ -27,6 +27,7 @@ from fermix.config.edit import Changes, ConfigEditor
 from fermix.config.load import load
 from fermix.errors import NeedsOperator, Refused
 from fermix.home import Home, write_atomic
+from fermix.native.confine import Kernel
 from fermix.visible import fenced, spelled
 from fermix.workers import Workers
 
@@ -55,6 +56,10 @@ class Policy:
     async def walls(self) -> str:
         """Say in words what this system holds of a command's walls."""
         return await self._workers.run(self._sandbox.walls)
+
+    async def kernel(self) -> Kernel:
+        """Say the same as facts."""
+        return await self._workers.run(self._sandbox.kernel)
 
     async def propose(self, change: Change) -> Proposal:
         """Work out what a change would do. Raises: Refused with the reason when it must not or need not be done."""

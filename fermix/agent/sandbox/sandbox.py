@@ -19,11 +19,15 @@ from fermix.agent.sandbox.walls import Confinement, told
 from fermix.agent.turn import Turn
 from fermix.errors import OutsideSandbox, Refused
 from fermix.home import Home
-from fermix.native.confine import Behind
+from fermix.native.confine import Behind, Kernel
 from fermix.native.program import own_places
 from fermix.trust import Trust
 
 LOCAL_CHANNELS = frozenset({"cli", "daemon"})  # the names our own socket gives; no remote channel has an origin
+STRICT = (
+    "Mode strict runs no command where a part of its walls is missing, and here {}. Mend that, or accept it with "
+    "`fermix sandbox mode standard`."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +117,12 @@ class Sandbox:
         behind = self._confinement.behind(
             turn.id, open_folders, self._roots.hidden(), network=network, look_at=(real(self._home.skills),)
         )
+        kernel = self._confinement.kernel()
         if behind is None and (self._settings.mode == "strict" or not network):
-            problem = self._confinement.kernel().problem or "this system cannot close the network to a command"
+            problem = kernel.problem or "this system cannot close the network to a command"
             raise Refused("the command cannot be confined", user_text=f"Commands cannot be confined here: {problem}")
+        if kernel.missing and self._settings.mode == "strict":
+            raise Refused("a part of the walls is missing", user_text=STRICT.format("; ".join(kernel.missing)))
         base = self.variables.base(self._settings.env)
         return Confined(behind, {**base, **({} if behind is None else behind.variables())})
 
@@ -156,7 +163,11 @@ class Sandbox:
 
     def walls(self) -> str:
         """Say in words what this system holds of a command's walls. Blocking."""
-        return told(self._confinement.kernel())
+        return told(self.kernel())
+
+    def kernel(self) -> Kernel:
+        """Say the same as facts. Blocking."""
+        return self._confinement.kernel()
 
     def find(self, turn: Turn, path: str) -> Place:
         """Return the place that a text means in this turn.

@@ -155,13 +155,17 @@ class Confinement:
 
 
 def told(kernel: Kernel) -> str:
-    """Say in words how far commands are held."""
+    """Say in words how far commands are held, and which part is not."""
     if kernel.form is None:
         return f"not confined: {kernel.problem}"
-    network = "" if kernel.offline else "; the network cannot be closed to them"
+    network = () if kernel.offline else ("the network cannot be closed to them",)
+    missing = "".join(f"; {what}" for what in (*kernel.missing, *network))
     if kernel.form == "view":
-        return f"confined: the kernel shows them nothing but their folders{network}"
-    return f"confined by rules of the kernel alone, not by a view of their own ({kernel.problem}){network}"
+        alone = "" if kernel.landlock else "; this kernel has no Landlock to say it twice"
+        return f"confined: the kernel shows them nothing but their folders{alone}{missing}"
+    if kernel.form == "rules":
+        return f"confined by rules of the kernel alone, not by a view of their own ({kernel.problem}){missing}"
+    return f"confined by rules of the system{missing}"
 
 
 def _make_closed(closed: Iterable[Path], folders: Collection[Path]) -> None:

@@ -97,7 +97,7 @@ def _rows(status: Status) -> Iterator[Row]:
     yield Row("local model", f"{local['name']}: {local['state']}{primary} {local['detail']}".rstrip())
     for service in status["services"]:
         yield Row("service", service["service"], service["state"])  # why it is not up is told under "missing"
-    yield Row("commands", status["commands"])
+    yield Row("commands", status["commands"]["told"])
     if status["environment"]:
         yield Row("environment", "read at start: " + ", ".join(status["environment"]))
     yield Row("turns", f"{status['turns_running']} running, {status['turns_waiting']} waiting")
