@@ -16,7 +16,7 @@ from fermix.agent.approvals import Approvals
 from fermix.agent.context import PromptSettings, RuntimeContext, build_context
 from fermix.agent.dispatch import Dispatcher
 from fermix.agent.loop import ModelRouter
-from fermix.agent.markers import FAILED, STOPPED
+from fermix.agent.markers import FAILED, STOPPED, WORDLESS
 from fermix.agent.model import AssistantMessage
 from fermix.agent.prompt import load, seed
 from fermix.agent.registry import CapabilityRegistry
@@ -105,7 +105,7 @@ class Agent:
         with _unsettling_nothing(turn):
             version = None if turn.ledger_id is None else await self._history.session_of(turn.ledger_id)
             await store_question(self._history, turn, version)
-            answer = AssistantMessage(text)
+            answer = AssistantMessage(text or WORDLESS)
             await self._history.append(turn.key, answer, model=model, version=version, ledger_id=turn.ledger_id)
 
     async def abandon(self, turn: Turn, outcome: Cancelled | Failed) -> None:

@@ -18,6 +18,9 @@ class Kind(StrEnum):
     MCP = "mcp"
 
 
+CHANNEL = "channel"
+"""The category of tools that say something in the chat: one of them runs in a step."""
+
 OUTSIDE_CLASSES = frozenset({PolicyClass.NETWORK, PolicyClass.EXTERNAL_API, PolicyClass.GUI_CONTROL})
 
 

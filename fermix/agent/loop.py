@@ -14,9 +14,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from fermix.agent.capability import CHANNEL
 from fermix.agent.deferral import unwrapped
 from fermix.agent.dispatch import Dispatcher, ToolScope
 from fermix.agent.guard import LoopGuard, Verdict
+from fermix.agent.markers import WORDLESS
 from fermix.agent.model import (
     AssistantMessage,
     ChatRequest,
@@ -47,6 +49,7 @@ REPEATED = (
 LOOPING = "the same call was made too often in a row"
 NO_STEPS_LEFT = "the step limit was reached"
 STOPPED = "the turn ended"
+ONE_A_STEP = "only one thing is sent to the chat in a step; call this again in the next one"
 CUT_OFF = "_(cut off at the model's output limit; ask it to continue)_"
 
 
@@ -117,24 +120,35 @@ class _Run:
         self._facts = services.router.routes[0].facts
         self._usage = Usage()
         self._failures = 0
+        self._sent = False  # whether a tool has sent something to the chat
+        self._spoke = services.router.routes[0].route
 
     async def to_its_end(self) -> Completed:
         for step in range(1, MAX_STEPS + 1):
             answer = await self._ask()
+            if answer is None:
+                return self._wordless(step)
             if not answer.calls:
                 return self._completed(answer, step)
             self._transcript.add(AssistantMessage(answer.text, answer.calls, answer.completion.reasoning))
             calls = [unwrapped(call, self._scope.tools) for call in answer.calls]
             await self._answer_all(calls, run=step < MAX_STEPS)
+            if not answer.text and self._needs_no_words(calls):
+                return self._wordless(step)
         raise LimitReached(f"no answer after {MAX_STEPS} steps", limit="steps")
 
-    async def _ask(self) -> _Answer:
-        """Get an answer that says something; an empty one is asked for once more, even if thoughts were shown."""
+    async def _ask(self) -> _Answer | None:
+        """Get an answer that says something; an empty one is asked for once more, even if thoughts were shown.
+
+        None: there is nothing to add to what was sent to the chat already.
+        """
         try:
             return await self._ask_once()
         except ProviderFailed as error:
             if error.kind is not ErrorKind.EMPTY:
                 raise
+            if self._sent:
+                return None
             log.info("empty answer from %s/%s, asking once more", error.provider, error.model)
         return await self._ask_once()
 
@@ -189,22 +203,25 @@ class _Run:
             raise
         call.succeeded(completion)
         self._usage += completion.usage
-        self._facts = self._facts_of(completion)
+        self._spoke = Route(completion.provider, completion.model)
+        self._facts = self._facts_of(self._spoke)
         return completion
 
-    def _facts_of(self, completion: Completion) -> ModelFacts:
+    def _facts_of(self, answered: Route) -> ModelFacts:
         """Return what is known of the model that answered; the turn stays with it."""
-        answered = Route(completion.provider, completion.model)
         return next((one.facts for one in self._services.router.routes if one.route == answered), self._facts)
 
     async def _answer_all(self, calls: Sequence[ToolCall], *, run: bool) -> None:
         """Answer each call of one message, in order; whatever happens, none is left without its result."""
-        waiting = deque(calls)
+        waiting, spoken = deque(calls), False
         reason = STOPPED if run else NO_STEPS_LEFT
         try:
             while run and waiting:
                 await asyncio.sleep(0)  # tools that never wait must not keep a stop from being heard
-                self._transcript.add(await self._answer(waiting.popleft()))
+                call = waiting.popleft()
+                speaks = self._speaks(call)
+                self._transcript.add(self._put_off(call) if speaks and spoken else await self._answer(call))
+                spoken = spoken or speaks
         finally:
             for call in waiting:
                 self._services.dispatcher.skip(call, self._scope, reason)
@@ -216,15 +233,40 @@ class _Run:
             raise LimitReached(f"{call.name!r} was called again and again", limit="repetition")
         result = await self._services.dispatcher.dispatch(call, self._scope)
         self._failures += not result.ok
+        self._sent = self._sent or (result.ok and self._speaks(call))
         text = f"{result.text}\n\n{REPEATED}" if verdict is Verdict.WARN else result.text
         return ToolMessage(call.id, call.name, text, result.ok, result.images)
+
+    def _put_off(self, call: ToolCall) -> ToolMessage:
+        result = self._services.dispatcher.skip(call, self._scope, ONE_A_STEP)
+        return ToolMessage(call.id, call.name, result.text, result.ok)
+
+    def _speaks(self, call: ToolCall) -> bool:
+        tool = self._scope.tools.get(call.name)
+        return tool is not None and tool.category == CHANNEL
+
+    def _needs_no_words(self, calls: Sequence[ToolCall]) -> bool:
+        """Say whether the only call of a step was a success that is the whole answer."""
+        tool, last = self._scope.tools.get(calls[0].name), self._transcript.new[-1]
+        return len(calls) == 1 and tool is not None and tool.ends_turn and isinstance(last, ToolMessage) and last.ok
+
+    def _wordless(self, steps: int) -> Completed:
+        """End without a text; the marker lets the next turn know that nothing is missing."""
+        return Completed(
+            text="",
+            model=str(self._spoke),
+            usage=self._usage,
+            steps=steps,
+            tool_failures=self._failures,
+            new_messages=(*self._transcript.new, AssistantMessage(WORDLESS)),
+        )
 
     def _completed(self, answer: _Answer, steps: int) -> Completed:
         completion = answer.completion
         final = AssistantMessage(answer.text, reasoning=completion.reasoning)
         return Completed(
             text=f"{answer.text}\n\n{CUT_OFF}" if completion.finish == "length" else answer.text,
-            model=str(Route(completion.provider, completion.model)),
+            model=str(self._spoke),
             usage=self._usage,
             steps=steps,
             tool_failures=self._failures,

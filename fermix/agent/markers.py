@@ -11,8 +11,10 @@ FAILED = "[failed before an answer]"
 DIED = "[Fermix stopped before an answer]"
 NOT_RUN = "[not run: the turn ended first]"
 BEGINNING = "[earlier messages are not shown]"
+WORDLESS = "[answered without words]"
+"""Where a file or a reaction was the whole answer."""
 
 UNANSWERED = frozenset({STOPPED, FAILED, DIED})
 """What stands in the place of an answer."""
 
-MARKERS = UNANSWERED | {NOT_RUN, BEGINNING}
+MARKERS = UNANSWERED | {NOT_RUN, BEGINNING, WORDLESS}

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fermix.agent import loop
-from fermix.agent.capability import Capability, Kind, ToolContext
+from fermix.agent.capability import CHANNEL, Capability, Kind, ToolContext
 from fermix.agent.dispatch import Dispatcher
-from fermix.agent.loop import MAX_STEPS, REPEATED, Declined, LoopServices, run_loop
-from fermix.agent.markers import FAILED, STOPPED
+from fermix.agent.loop import MAX_STEPS, ONE_A_STEP, REPEATED, Declined, LoopServices, run_loop
+from fermix.agent.markers import FAILED, STOPPED, WORDLESS
 from fermix.agent.model import (
     AssistantMessage,
     ChatMessage,
@@ -549,3 +549,87 @@ async def test_window_is_that_of_the_model_that_answered(stage: Stage) -> None:
 
     shortened = [len(m.text) < 2_000 for m in outcome.new_messages if isinstance(m, ToolMessage)]
     assert shortened == [True, True, False, False, False]
+
+
+def speaking(ran: list[str], *, ends: bool = False, ok: bool = True) -> Capability:
+    """A tool that says something in the chat."""
+
+    async def run(arguments: Mapping[str, JsonValue], context: ToolContext) -> ToolResult:
+        ran.append(context.call_id)
+        return ToolResult(ok, "sent" if ok else "not sent")
+
+    return replace(make_capability("react", run, category=CHANNEL), ends_turn=ends)
+
+
+async def test_one_thing_is_sent_to_the_chat_in_a_step_and_the_others_run(stage: Stage) -> None:
+    """Reference 4, 1.5: the first; each later one is told to come again in the next step."""
+    ran: list[str] = []
+    step = [make_call("react", 1), make_call("look", 2), make_call("react", 3)]
+    outcome = await stage.play(
+        [calls(*step), calls(make_call("react", 4)), says("ok")],
+        speaking(ran),
+        make_capability(run=counting(ran)),
+    )
+
+    results = [message for message in outcome.new_messages if isinstance(message, ToolMessage)]
+    assert ran == ["call00001", "call00002", "call00004"]
+    assert [(result.ok, ONE_A_STEP in result.text) for result in results] == [
+        (True, False), (True, False), (False, True), (True, False),
+    ]  # fmt: skip
+    assert len(of_kind(stage.seen, ToolCalled)) == 4
+
+
+async def test_a_first_one_that_fails_was_the_one_of_its_step(stage: Stage) -> None:
+    ran: list[str] = []
+    await stage.play([calls(make_call("react", 1), make_call("react", 2)), says("ok")], speaking(ran, ok=False))
+
+    assert ran == ["call00001"]
+
+
+async def test_a_reaction_alone_and_without_words_ends_the_turn(stage: Stage) -> None:
+    """Reference 4, 1.5: no further model call, an empty reply, a marker for the next turn."""
+    outcome = await stage.play([calls(make_call("react"))], speaking([], ends=True))
+
+    assert len(stage.router.requests) == 1
+    assert outcome == Completed(
+        text="",
+        model="fake/script-1",
+        usage=Usage(10, 2),
+        steps=1,
+        new_messages=(
+            AssistantMessage("", (make_call("react"),)),
+            ToolMessage("call00001", "react", "sent", True),
+            AssistantMessage(WORDLESS),
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("step", "tool"),
+    [
+        (calls(make_call("react"), text="Nice!"), speaking([], ends=True)),
+        (calls(make_call("react"), make_call("react", 2)), speaking([], ends=True)),
+        (calls(make_call("react")), speaking([], ends=True, ok=False)),
+        (calls(make_call("react")), speaking([])),
+    ],
+    ids=["with words", "not alone", "failed", "no such tool"],
+)
+async def test_any_other_step_goes_on(stage: Stage, step: Line, tool: Capability) -> None:
+    outcome = await stage.play([step, says("done")], tool)
+
+    assert (outcome.text, len(stage.router.requests)) == ("done", 2)
+
+
+async def test_who_has_sent_something_need_not_say_more(stage: Stage) -> None:
+    """Reference 3: a blank response after a delivered file closes the turn with a marker and sends nothing."""
+    outcome = await stage.play([calls(make_call("react")), THOUGHTS_ONLY], speaking([]))
+
+    assert outcome.text == ""
+    assert outcome.new_messages[-1] == AssistantMessage(WORDLESS)
+    assert len(stage.router.requests) == 2
+
+
+async def test_who_has_sent_nothing_must_say_something(stage: Stage) -> None:
+    outcome = await stage.play([calls(make_call("react")), THOUGHTS_ONLY, says("sorry")], speaking([], ok=False))
+
+    assert outcome.text == "sorry"
