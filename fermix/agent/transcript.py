@@ -39,7 +39,7 @@ class Transcript:
         self._originals_bytes = 0
         self._messages = list(opening.messages)
         self._shortened: set[str] = set()
-        self._used_tokens = 0  # by the provider's count of the last request and its answer, less what was shortened
+        self._used_tokens = 0  # by the provider's count of the last request and its answer, less what was saved
         self._counted = 0  # how many messages are in that count
         self._rounds = 0  # after refusals since the last answer
 
@@ -63,12 +63,15 @@ class Transcript:
         self._rounds = 0
 
     def make_room(self, facts: ModelFacts) -> None:
-        """Shorten results of older steps, the oldest first, until the next request fits by estimate."""
+        """Shorten results of older steps, the oldest first, until the next request fits by estimate; when all are
+        shortened and it does not, leave only the notices.
+        """
         over = self._estimate() - int(BUDGET_SHARE * request_tokens(facts))
-        for place in self._places(1):
-            if over <= 0:
-                return
-            over -= self._shorten([place])
+        for shorten in (self._shorten, self._empty):
+            for place in self._places(1):
+                if over <= 0:
+                    return
+                over -= shorten(place)
 
     def make_more_room(self) -> bool:
         """Shorten more after a refusal, a round at a time: older steps, those just before, the one being answered.
@@ -77,7 +80,7 @@ class Transcript:
         """
         while self._rounds < RECOVERY_ROUNDS:
             self._rounds += 1
-            if self._shorten(self._places(self._rounds)):
+            if sum(map(self._shorten, self._places(self._rounds))):
                 return True
         return False
 
@@ -93,24 +96,32 @@ class Transcript:
         ends = (0, max(0, len(steps) - WHOLE_STEPS - 1), max(0, len(steps) - 1), len(steps))
         return [place for step in steps[ends[stage - 1] : ends[stage]] for place in step]
 
-    def _shorten(self, places: Iterable[int]) -> int:
-        """Replace results by digests; return about how many tokens that saves."""
-        saved = 0
-        for place in places:
-            whole = self._messages[place]
-            if not isinstance(whole, ToolMessage) or whole.call_id in self._shortened or _is_small(whole):
-                continue
-            kept = self._recalls and self._originals_bytes + text_bytes(whole.text) <= MOST_ORIGINALS_BYTES
-            short = digest(whole, recalls=kept)
-            fewer = message_tokens(whole) - message_tokens(short)
-            if fewer <= 0:
-                continue
-            self._messages[place] = short
+    def _shorten(self, place: int) -> int:
+        """Replace a result by its digest; return about how many tokens that saves."""
+        whole = self._messages[place]
+        if not isinstance(whole, ToolMessage) or whole.call_id in self._shortened or _is_small(whole):
+            return 0
+        kept = self._recalls and self._originals_bytes + text_bytes(whole.text) <= MOST_ORIGINALS_BYTES
+        saved = self._replace(place, digest(whole, recalls=kept))
+        if saved:
             self._shortened.add(whole.call_id)
-            saved += fewer
-            if kept:
-                self._originals[whole.call_id] = whole.text
-                self._originals_bytes += text_bytes(whole.text)
+        if saved and kept:
+            self._originals[whole.call_id] = whole.text
+            self._originals_bytes += text_bytes(whole.text)
+        return saved
+
+    def _empty(self, place: int) -> int:
+        """Leave only the notice of a digest."""
+        short = self._messages[place]
+        if not isinstance(short, ToolMessage) or short.call_id not in self._shortened:
+            return 0
+        return self._replace(place, replace(short, text=short.text.partition("\n")[0]))
+
+    def _replace(self, place: int, short: ToolMessage) -> int:
+        saved = message_tokens(self._messages[place]) - message_tokens(short)
+        if saved <= 0:
+            return 0
+        self._messages[place] = short
         self._used_tokens -= min(saved, self._used_tokens)
         return saved
 
