@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -23,6 +23,7 @@ from fermix.agent.memory import Conversations
 from fermix.agent.providers.chain import Candidate
 from fermix.agent.providers.embedded import EmbeddedModel
 from fermix.agent.providers.local_files import LocalFiles
+from fermix.agent.providers.override_changes import OverrideChanges
 from fermix.agent.registry import CapabilityRegistry
 from fermix.agent.sandbox import Policy, Sandbox, SandboxSettings
 from fermix.agent.tools.catalog import ToolDeps, build_tools
@@ -104,7 +105,7 @@ async def serve(start: Start) -> None:
         health.watch_models(routes)
         sandbox = _sandbox(start, workers)
         policy, approvals = Policy(sandbox, home, SECTIONS, workers, clock), Approvals(clock)
-        tools = _tools(start, sandbox, policy, approvals, net, workers)
+        tools = _tools(start, policy, approvals, net, workers, lambda: control.reload())
         agent = await house.enter_async_context(
             Agent.open(
                 AgentServices(
@@ -138,10 +139,18 @@ async def serve(start: Start) -> None:
 
 
 def _tools(
-    start: Start, sandbox: Sandbox, policy: Policy, approvals: Approvals, net: Net, workers: Workers
+    start: Start,
+    policy: Policy,
+    approvals: Approvals,
+    net: Net,
+    workers: Workers,
+    reload: Callable[[], Awaitable[object]],
 ) -> BuildRegistry:
     """Return what builds all tools for a configuration and the keys found with it."""
-    deps = ToolDeps(sandbox, workers, policy, approvals, start.program, net, start.config, start.keys, PublicWeb(net))
+    web, overrides = PublicWeb(net), OverrideChanges(start.home, SECTIONS, workers, reload)
+    deps = ToolDeps(
+        policy.sandbox, workers, policy, approvals, start.program, net, start.config, start.keys, web, overrides
+    )
     return lambda config, keys: CapabilityRegistry(start.tools(replace(deps, config=config, keys=keys)))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from pydantic import BaseModel
 
+from fermix.agent.providers import overrides
 from fermix.agent.providers.catalog import PROVIDERS
 from fermix.agent.sandbox.settings import SandboxSettings
 from fermix.agent.tools import tool_search
@@ -22,6 +23,7 @@ SECTIONS: Mapping[str, type[BaseModel]] = {
     **{spec.section: spec.settings for spec in PROVIDERS},
     **{spec.section: spec.settings for spec in CHANNELS},
     "sandbox": SandboxSettings,
+    overrides.SECTION: overrides.RoutingSettings,
     tool_search.SECTION: tool_search.ToolSearchSettings,
     TRANSCRIPTION: TranscriptionSettings,
 }

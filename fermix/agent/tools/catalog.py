@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fermix.agent.approvals import Approvals
 from fermix.agent.capability import Capability
 from fermix.agent.documents.reading import Reading
+from fermix.agent.providers.override_changes import OverrideChanges
 from fermix.agent.sandbox import Policy, Sandbox
 from fermix.agent.tools import (
     command,
@@ -16,6 +17,7 @@ from fermix.agent.tools import (
     files,
     git,
     recall,
+    routing,
     search,
     shell,
     tool_help,
@@ -45,6 +47,7 @@ class ToolDeps:
     config: Config
     keys: Mapping[str, Secret]
     web: PublicWeb
+    overrides: OverrideChanges
 
 
 def build_tools(deps: ToolDeps) -> tuple[Capability, ...]:
@@ -58,6 +61,7 @@ def build_tools(deps: ToolDeps) -> tuple[Capability, ...]:
         *git.tools(deps.sandbox, deps.workers),
         *directory_access.tools(deps.sandbox, deps.policy, deps.approvals, deps.workers),
         *web.tools(deps.web, Reading(deps.sandbox, deps.workers, deps.program)),
+        *routing.tools(deps.overrides, deps.approvals),
         *recall.tools(),
         *tool_help.tools(),
         *tool_search.tools(deps.config[tool_search.ToolSearchSettings]),
