@@ -76,6 +76,24 @@ def _channels(argv: list[str]) -> int:
     return channels.main(argv)
 
 
+def _sandbox(argv: list[str]) -> int:
+    from fermix.cli.verbs import sandbox
+
+    return sandbox.main(argv)
+
+
+def _grant(argv: list[str]) -> int:
+    from fermix.cli.verbs import grant
+
+    return grant.main(argv)
+
+
+def _revoke(argv: list[str]) -> int:
+    from fermix.cli.verbs import revoke
+
+    return revoke.main(argv)
+
+
 def _version(argv: list[str]) -> int:
     from fermix.cli.verbs import version
 
@@ -120,6 +138,9 @@ VERBS = (
     Verb("stop", "stop the daemon", _stop),
     Verb("status", "tell what runs and what is missing", _status),
     Verb("channels", "tell who may write on which channel and who was denied", _channels),
+    Verb("sandbox", "tell or choose what tools may open and what commands get", _sandbox),
+    Verb("grant", "open a folder, allow a variable, make a program a tool", _grant),
+    Verb("revoke", "take such a grant back", _revoke),
     Verb("logs", "show the daemon's log", _logs),
     Verb("version", "print the version", _version),
     Verb("model", "fetch the local model, or tell how it stands", _model),

@@ -11,17 +11,20 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Protocol
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from fermix import __version__
 from fermix.agent.memory import Conversations, Entry
 from fermix.agent.model import valid_text
+from fermix.agent.sandbox import Policy
 from fermix.channels import local
 from fermix.clock import Clock
 from fermix.daemon.audience import Audience
 from fermix.daemon.health import HealthBoard, Models
+from fermix.daemon.params import Result, checked
+from fermix.daemon.sandbox_answers import sandbox_methods
 from fermix.daemon.socket import Call, RequestError, check_protocol
 from fermix.gateway import Channel, Gateway
 from fermix.home import Home
@@ -46,17 +49,15 @@ from fermix.protocol.methods import (
 )
 from fermix.workers import Workers
 
-T = TypeVar("T")
-Params = Mapping[str, object]
-Result = Mapping[str, object]
-
 MAX_ID_CHARS = 128
 MAX_HISTORY = 500
 HISTORY_BYTES = (
     MAX_LINE_BYTES // 2
 )  # of one answer; a client refuses a longer line, and could never show the conversation
 ENTRY_CHARS = 100_000
-IN_PERSON = frozenset({"turn.stop", "config.reload", "daemon.stop"})  # what no confined or spawned program may do
+IN_PERSON = frozenset(
+    {"turn.stop", "config.reload", "daemon.stop", "sandbox.propose", "sandbox.apply"}
+)  # what no confined or spawned program may do
 MAX_ATTACHMENT_BYTES = 20 * 1024 * 1024
 
 _HELLO = TypeAdapter(Hello)
@@ -98,6 +99,7 @@ class Rooms:
     models: Models
     workers: Workers
     control: Control
+    policy: Policy
 
 
 class Answers:
@@ -113,6 +115,7 @@ class Answers:
             "conversation.list": self._list,
             "conversation.history": self._history,
             "status": self._status,
+            **sandbox_methods(rooms.policy),
             "channels": self._channels,
             "config.reload": self._reload,
             "model.fetch": self._fetch,
@@ -244,16 +247,6 @@ class Answers:
     async def _stop(self, call: Call) -> Result:
         self._rooms.control.stop()
         return {}
-
-
-def checked(adapter: TypeAdapter[T], params: Params) -> T:
-    """Raises: RequestError that names the first wrong field."""
-    try:
-        return adapter.validate_python(params, strict=True, extra="forbid")
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise RequestError(Code.INVALID_PARAMS, f"{where}: {first['msg']}") from error
 
 
 @contextmanager

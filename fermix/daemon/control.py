@@ -138,14 +138,22 @@ class Control:
     """What `fermix setup`, `fermix stop` and the terminal UI ask for."""
 
     def __init__(
-        self, home: Home, environ: Mapping[str, str], config: Config, parts: Parts, stop: asyncio.Event
+        self,
+        home: Home,
+        environ: Mapping[str, str],
+        config: Config,
+        keys: Mapping[str, Secret],
+        parts: Parts,
+        stop: asyncio.Event,
     ) -> None:
         self._home = home
         self._environ = environ
         self._began_with = config
         self._config = config
+        self._keys = keys
         self._parts = parts
         self._stop = stop
+        parts.policy.tell(self.rebuild_tools)
 
     async def reload(self) -> Reloaded:
         """Read the configuration again. What is wrong is an answer, and the old configuration stays in use."""
@@ -156,17 +164,22 @@ class Control:
         keys = await parts.workers.run(read_tool_keys, self._home, config)
         restart = [name for name in NEED_RESTART if _read_at_start(config, name) != _read_at_start(began_with, name)]
         await parts.policy.reread()
-        self._config = config
+        self._config, self._keys = config, keys
         parts.health.waits_for_restart(restart)
         parts.authorizer.use(access_rules(config))
         parts.gateway.use(streaming=stream_tiers(config), album_quiet_s=album_times(config))
         parts.transcriber.use(voice)
         parts.media.use(config[TranscriptionSettings].max_file_bytes)
         parts.routes.use(candidates, config.core.local_model)
-        registry = parts.tools(config, keys)
-        parts.agent.reconfigure(registry=registry, router=parts.routes.router, settings=prompt_settings(config))
+        self.rebuild_tools()
         log.info("configuration read again")
         return {"model": parts.routes.current, "restart_required": restart}
+
+    def rebuild_tools(self) -> None:
+        """Build the tools again from what is in use: some of them are made of the sandbox's policy."""
+        parts, config = self._parts, self._config
+        registry = parts.tools(config, self._keys)
+        parts.agent.reconfigure(registry=registry, router=parts.routes.router, settings=prompt_settings(config))
 
     def fetch_model(self) -> None:
         self._parts.embedded.fetch()

@@ -124,8 +124,10 @@ async def serve(start: Start) -> None:
         parts = Parts(
             routes, agent, tools, embedded, http, health, workers, authorizer, policy, gateway, media, transcriber
         )
-        control = Control(home, start.environ, config, parts, stop)
-        desk = answers.Rooms(home, clock, gateway, local, conversations, audience, health, routes, workers, control)
+        control = Control(home, start.environ, config, start.keys, parts, stop)
+        desk = answers.Rooms(
+            home, clock, gateway, local, conversations, audience, health, routes, workers, control, policy
+        )
         socket = SocketServer(home.daemon_socket, Answers(desk), audience)
         health.watch_channels(watch := ChannelWatch([local], enabled_channels(config), events, clock))
         await house.enter_async_context(Supervisor([watch, socket, http], OURS, events, clock))

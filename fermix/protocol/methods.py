@@ -383,6 +383,7 @@ METHODS = (
     "conversation.history",
     "status",
     "channels",
+    *("sandbox.status", "sandbox.explain", "sandbox.propose", "sandbox.apply"),  # protocol/sandbox.py
     "config.reload",
     "model.fetch",
     "daemon.stop",

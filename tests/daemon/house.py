@@ -228,7 +228,17 @@ async def opened(root: Path, *, wrap: Callable[[Answers], Any] | None = None) ->
             )
         )
         rooms = answers.Rooms(
-            home, clock, gateway, LocalChannel(audience), conversations, audience, health, models, workers, control
+            home,
+            clock,
+            gateway,
+            LocalChannel(audience),
+            conversations,
+            audience,
+            health,
+            models,
+            workers,
+            control,
+            policy,
         )
         methods = Answers(rooms)
         server = SocketServer(home.daemon_socket, wrap(methods) if wrap else methods, audience)

@@ -16,7 +16,7 @@ from fermix.events import (
     TurnStarted,
 )
 from fermix.message import ConversationKey
-from fermix.protocol import methods
+from fermix.protocol import methods, sandbox
 from tests.daemon.house import House, opened
 
 EVENT_TYPES: dict[str, Any] = {
@@ -42,6 +42,10 @@ ASKED: tuple[tuple[str, dict[str, object], Any], ...] = (
     ("conversation.history", {"session": "cli", "limit": 10}, methods.History),
     ("status", {}, methods.Status),
     ("channels", {}, methods.Channels),
+    ("sandbox.status", {}, sandbox.SandboxStatus),
+    ("sandbox.explain", {"path": "/etc", "cwd": "/tmp"}, sandbox.Explained),
+    ("sandbox.propose", {"words": ["sandbox", "mode", "strict"]}, sandbox.Proposed),
+    ("sandbox.apply", {"words": ["sandbox", "mode", "strict"]}, sandbox.Applied),
     ("config.reload", {}, methods.Reloaded),
     ("model.fetch", {}, methods.Nothing),
     ("daemon.stop", {}, methods.Nothing),
@@ -83,7 +87,10 @@ async def test_every_event_has_the_fields_that_are_written_down(tmp_path: Path) 
 async def test_every_result_has_the_fields_that_are_written_down(tmp_path: Path) -> None:
     async with opened(tmp_path) as house:
         dial = await house.dial()
+        sealed: dict[str, object] = {}
         for method, params, kind in ASKED:
-            fits(kind, (await dial.request(method, params))["result"])
+            result = (await dial.request(method, params | (sealed if method == "sandbox.apply" else {})))["result"]
+            fits(kind, result)
+            sealed = {"seal": result.get("seal")}
 
     assert {method for method, _, _ in ASKED} == set(methods.METHODS)

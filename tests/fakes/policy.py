@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,12 +14,14 @@ from fermix.workers import Workers
 
 
 @contextmanager
-def policy_in(folder: Path, clock: Clock, settings: SandboxSettings | None = None) -> Generator[Policy]:
+def policy_in(
+    folder: Path, clock: Clock, settings: SandboxSettings | None = None, environ: Mapping[str, str] | None = None
+) -> Generator[Policy]:
     """The user's home is `folder`/user; what lies beside it is not open."""
     home = Home(folder / "user/.fermix")
     home.prepare()
     workers = Workers()
-    sandbox = Sandbox(settings or SandboxSettings(), home, folder, folder / "user", {})
+    sandbox = Sandbox(settings or SandboxSettings(), home, folder, folder / "user", environ or {})
     try:
         yield Policy(sandbox, home, SECTIONS, workers, clock)
     finally:

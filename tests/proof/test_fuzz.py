@@ -17,7 +17,7 @@ from fermix.agent.memory.rows import decode as decode_row
 from fermix.agent.model import AssistantMessage, ToolMessage, UserMessage
 from fermix.agent.providers.sse import EventReader
 from fermix.config.load import build
-from fermix.daemon.answers import checked
+from fermix.daemon.params import checked
 from fermix.errors import ConfigError, FermixError, LimitReached, Unusable
 from fermix.gateway.command import parse
 from fermix.gateway.commands.catalog import COMMANDS

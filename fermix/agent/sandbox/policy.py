@@ -10,30 +10,29 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pydantic import BaseModel
 
 from fermix.agent.approvals import MOST_TEXT_CHARS, ApprovalRequest
-from fermix.agent.sandbox.changes import Change, GrantPath, Proposal, RevokePath, SetMode
-from fermix.agent.sandbox.roots import Roots, real
+from fermix.agent.sandbox.changes import SECTION, Change, Proposal, Target
+from fermix.agent.sandbox.report import explain, report
 from fermix.agent.sandbox.sandbox import Sandbox
 from fermix.agent.sandbox.settings import SandboxSettings
+from fermix.agent.sandbox.settled import gains, refused, settled
 from fermix.clock import Clock
-from fermix.config.edit import Changes, ConfigEditor
+from fermix.config.edit import ConfigEditor
 from fermix.config.load import load
-from fermix.errors import NeedsOperator, Refused
+from fermix.errors import NeedsOperator
 from fermix.home import Home, write_atomic
 from fermix.native.confine import Kernel
-from fermix.visible import fenced, spelled
+from fermix.protocol.sandbox import Explained, SandboxStatus
+from fermix.visible import fenced
 from fermix.workers import Workers
 
 log = logging.getLogger(__name__)
-
-SECTION = "sandbox"
 
 
 class Policy:
@@ -48,10 +47,15 @@ class Policy:
         self._workers = workers
         self._clock = clock
         self._changing = asyncio.Lock()
+        self._changed: Callable[[], None] = _tell_nobody
 
     @property
     def sandbox(self) -> Sandbox:
         return self._sandbox
+
+    def tell(self, changed: Callable[[], None]) -> None:
+        """Call this after each change, on the loop: tools are built from the policy."""
+        self._changed = changed
 
     async def walls(self) -> str:
         """Say in words what this system holds of a command's walls."""
@@ -60,6 +64,14 @@ class Policy:
     async def kernel(self) -> Kernel:
         """Say the same as facts."""
         return await self._workers.run(self._sandbox.kernel)
+
+    async def status(self) -> SandboxStatus:
+        """Tell what the policy is now."""
+        return await self._workers.run(report, self._sandbox)
+
+    async def explain(self, path: str, cwd: Path | None = None) -> Explained:
+        """Say whether tools may touch a path; `cwd` is the folder that the owner speaks from."""
+        return await self._workers.run(explain, self._sandbox, path, cwd)
 
     async def propose(self, change: Change) -> Proposal:
         """Work out what a change would do. Raises: Refused with the reason when it must not or need not be done."""
@@ -74,7 +86,7 @@ class Policy:
         """Make the question that stands before this change. Raises: Refused when it is too long to be shown whole."""
         text = proposal.question(reason)
         if len(text) > MOST_TEXT_CHARS:
-            raise _refused("this is too long to show to the owner whole; use a shorter reason or path")
+            raise refused("this is too long to show to the owner whole; use a shorter reason or path")
 
         async def carry_out(seal: str) -> str:
             applied = await self.apply(proposal, seal, by)
@@ -88,54 +100,35 @@ class Policy:
         Raises: Refused when anything is different by now, ConfigError, NeedsOperator, Unavailable.
         """
         async with self._changing:
-            return await self._workers.run(self._apply, proposal.change, seal, by)
+            applied = await self._workers.run(self._apply, proposal.change, seal, by)
+        self._changed()
+        return applied
 
     def _propose(self, change: Change) -> Proposal:
-        before = self._sandbox.settings
-        roots = self._sandbox.roots_under(before)
         try:
-            match change:
-                case GrantPath(path):
-                    return self._grant(change, before, _folder_to_open(roots, path))
-                case RevokePath(path):
-                    folder = _granted(roots, before, path)
-                    kept = tuple(text for text in before.allowed_roots if _real_text(roots, text) != folder)
-                    return self._compared(change, folder, None, before, _with_roots(before, kept))
-                case SetMode(mode):
-                    if mode == before.mode:
-                        raise _refused(f"the mode is {mode} already")
-                    return self._compared(change, None, None, before, before.model_copy(update={"mode": mode}))
+            after, target = settled(change, self._sandbox)
         except OSError as error:
-            raise _refused(f"this path cannot be looked at: {error.strerror}") from error
-
-    def _grant(self, change: GrantPath, before: SandboxSettings, folder: Path) -> Proposal:
-        state = folder.stat()
-        after = _with_roots(before, (*before.allowed_roots, str(folder)))
-        return self._compared(change, str(folder), (state.st_dev, state.st_ino), before, after)
+            raise refused(f"this path cannot be looked at: {error.strerror}") from error
+        return self._compared(change, target, self._sandbox.settings, after)
 
     def _compared(
-        self,
-        change: Change,
-        folder: str | None,
-        identity: tuple[int, int] | None,
-        before: SandboxSettings,
-        after: SandboxSettings,
+        self, change: Change, target: Target | None, before: SandboxSettings, after: SandboxSettings
     ) -> Proposal:
         old, new = self._sandbox.roots_under(before), self._sandbox.roots_under(after)
         old_paths, new_paths = {root.path for root in old.standing()}, {root.path for root in new.standing()}
         gained = [path for path in new_paths if not any(path.is_relative_to(held) for held in old_paths)]
         admits_request = before.mode == "strict" and after.mode == "standard"
         return Proposal(
-            change, folder, identity, before, after,
+            change, target, before, after,
             opened=tuple(sorted(str(path) for path in new_paths - old_paths)),
             closed=tuple(sorted(str(path) for path in old_paths - new_paths)),
-            widens=bool(gained) or admits_request,
+            widens=bool(gained) or admits_request or gains(before, after, self._sandbox.variables),
         )  # fmt: skip
 
     def _apply(self, change: Change, seal: str, by: str) -> Proposal:
         proposal = self._propose(change)
         if proposal.seal != seal:
-            raise _refused("something has changed since you were asked, so nothing was done; ask again")
+            raise refused("something has changed since you were asked, so nothing was done; ask again")
         editor = ConfigEditor(self._home, self._sections)  # refuses a file that changes from here on
         if self._written() != proposal.before:
             raise NeedsOperator(
@@ -144,7 +137,7 @@ class Policy:
             )
         record = self._record(proposal, by)
         try:
-            editor.apply(_changes(proposal))
+            editor.apply(proposal.written())
         except BaseException:
             record.unlink(missing_ok=True)
             raise
@@ -164,7 +157,7 @@ class Policy:
             "at": now.isoformat(),
             "by": by,
             "change": type(proposal.change).__name__,
-            "folder": proposal.folder,
+            "target": None if proposal.target is None else proposal.target.path,
             "seal": proposal.seal,
             "before": proposal.before.model_dump(),
             "after": proposal.after.model_dump(),
@@ -174,44 +167,5 @@ class Policy:
         return path
 
 
-def _with_roots(settings: SandboxSettings, roots: tuple[str, ...]) -> SandboxSettings:
-    return settings.model_copy(update={"allowed_roots": roots})
-
-
-def _changes(proposal: Proposal) -> Changes:
-    if proposal.before.mode != proposal.after.mode:
-        return {(SECTION, "mode"): proposal.after.mode}
-    return {(SECTION, "allowed_roots"): proposal.after.allowed_roots}
-
-
-def _folder_to_open(roots: Roots, path: str) -> Path:
-    stated = roots.expand(path)
-    if not stated.is_absolute():
-        raise _refused("give the whole path, from / or ~/ on")
-    folder = real(stated)
-    shown = spelled(str(folder))
-    if not os.fsencode(folder).decode("utf-8", "replace") == str(folder):
-        raise _refused(f'"{shown}" is not named in UTF-8, so config.toml cannot hold it')
-    if not folder.is_dir():
-        raise _refused(f'"{shown}" is not a folder')
-    if (reason := roots.why_closed(folder) or roots.why_never_granted(folder)) is not None:
-        raise _refused(f'"{shown}" cannot be granted: {reason}')
-    if any(folder.is_relative_to(root.path) for root in roots.standing()):
-        raise _refused(f'"{shown}" is open already')
-    return folder
-
-
-def _granted(roots: Roots, settings: SandboxSettings, path: str) -> str:
-    stated = roots.expand(path)
-    wanted = str(real(stated)) if stated.is_absolute() else path
-    if wanted not in {_real_text(roots, text) for text in settings.allowed_roots}:
-        raise _refused(f'there is no grant for "{spelled(path)}"; `/sandbox explain` lists them')
-    return wanted
-
-
-def _real_text(roots: Roots, text: str) -> str:
-    return str(real(roots.expand(text)))
-
-
-def _refused(reason: str) -> Refused:
-    return Refused(reason, user_text=reason[0].upper() + reason[1:] + ".")
+def _tell_nobody() -> None:
+    """Where no tools are built, as on the command line."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import cast
 
 from fermix.cli import output
-from fermix.protocol.ask import Connection, DaemonGone, DaemonNotRunning, RequestFailed, socket_path
+from fermix.cli.request import request
 from fermix.protocol.methods import Channels
 from fermix.visible import spelled
 
@@ -21,16 +20,12 @@ def main(argv: list[str]) -> int:
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(argv)
-    try:
-        connection = Connection(socket_path(os.environ), client="channels")
-        found = cast("Channels", connection.request("channels", {}))  # written by our daemon: protocol/methods.py
-        connection.close()
-    except DaemonNotRunning:
-        return output.not_running("channels", as_json=options.json)
-    except (OSError, DaemonGone, RequestFailed) as error:
-        return output.failed("channels", f"cannot talk to the daemon: {error}", as_json=options.json)
+    answer = request("channels", "channels", {}, as_json=options.json)
+    if isinstance(answer, int):
+        return answer
+    found = cast("Channels", answer)  # written by our daemon: protocol/methods.py
     if options.json:
-        output.print_json(cast("Mapping[str, object]", found))
+        output.print_json(answer)
     else:
         print("\n".join(_lines(found)))
     return 0

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Literal, NamedTuple, cast
 
 from fermix import __version__
 from fermix.cli import output
-from fermix.protocol.ask import Connection, DaemonGone, DaemonNotRunning, RequestFailed, socket_path
+from fermix.cli.request import request
 from fermix.protocol.methods import Status
 
 WORDS = {"": "", "up": "up", "down": "down", "parked": "waits"}
@@ -33,16 +32,12 @@ def main(argv: list[str]) -> int:
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(argv)
-    try:
-        connection = Connection(socket_path(os.environ), client="status")
-        status = cast("Status", connection.request("status", {}))  # written by our daemon: protocol/methods.py
-        connection.close()
-    except DaemonNotRunning:
-        return output.not_running("status", as_json=options.json)
-    except (OSError, DaemonGone, RequestFailed) as error:
-        return output.failed("status", f"cannot talk to the daemon: {error}", as_json=options.json)
+    answer = request("status", "status", {}, as_json=options.json)
+    if isinstance(answer, int):
+        return answer
+    status = cast("Status", answer)  # written by our daemon: protocol/methods.py
     if options.json:
-        output.print_json(cast("Mapping[str, object]", status))
+        output.print_json(answer)
     else:
         _show(status)
     return 0 if status["overall"] == "ready" else 1

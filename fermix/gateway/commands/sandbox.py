@@ -1,51 +1,61 @@
-"""`/grant`, `/revoke` and `/sandbox`: which folders are open. What opens anything is asked first, the rest is done.
+"""`/grant`, `/revoke` and `/sandbox`: what tools may open and what commands get. What opens anything is asked first.
 
-All three change the policy in the one way there is, `agent/sandbox/policy.py`.
+All three change the policy in the one way there is, `agent/sandbox/policy.py`; the words are those of the command line.
 """
 
 from __future__ import annotations
 
-from typing import get_args
+import shlex
 
 from fermix.agent.approvals import Origin, Seam
-from fermix.agent.sandbox import Change, GrantPath, Mode, RevokePath, SetMode
+from fermix.agent.sandbox import Change
+from fermix.agent.sandbox.words import read
 from fermix.errors import FermixError
 from fermix.gateway.command import Command, CommandContext
+from fermix.protocol.sandbox_lines import command_lines, short, variable_lines
 from fermix.trust import Trust
 from fermix.visible import fenced, spelled
 
 USAGE = (
-    "Write `/grant path FOLDER`, `/revoke path FOLDER`, `/sandbox status`, `/sandbox explain` or "
-    "`/sandbox mode strict|standard|open`."
+    "Write `/grant path FOLDER`, `/grant env NAME` or `/grant command NAME -- PROGRAM ARGUMENTS`, and `/revoke` "
+    "likewise.\n\n"
+    "`/sandbox status`, `/sandbox explain` or `/sandbox explain PATH` tell what is open, `/sandbox env` and "
+    "`/sandbox commands` what commands get.\n\n"
+    "Change it with `/sandbox mode strict|standard|open`, `/sandbox env allow|deny|unset NAME`, "
+    "`/sandbox env set NAME -- PROGRAM ARGUMENTS`, `/sandbox commands profile bare|assistant|extended` and "
+    "`/sandbox commands enable|disable ai_tools|dev_tools`."
 )
-MODES: dict[str, Mode] = {mode: mode for mode in get_args(Mode)}
 
 
 async def _grant(context: CommandContext) -> None:
-    path = _path(context.rest)
-    await (_change(context, GrantPath(path)) if path else context.replier.tell(USAGE))
+    await _change(context, ["grant", *_words(context.rest)])
 
 
 async def _revoke(context: CommandContext) -> None:
-    path = _path(context.rest)
-    await (_change(context, RevokePath(path)) if path else context.replier.tell(USAGE))
+    await _change(context, ["revoke", *_words(context.rest)])
 
 
 async def _sandbox(context: CommandContext) -> None:
-    match context.rest.split():
+    words = _words(context.rest)
+    match words:
         case [] | ["status"]:
             await context.replier.tell(await _status(context))
         case ["explain"]:
             await context.replier.tell(_explain(context))
-        case ["mode", mode] if mode in MODES:
-            await _change(context, SetMode(MODES[mode]))
+        case ["explain", path]:
+            await context.replier.tell(await _explain_path(context, path))
+        case ["env"]:
+            await context.replier.tell(_listed(variable_lines(await context.policy.status())))
+        case ["commands"] | ["commands", "list"]:
+            await context.replier.tell(_listed(command_lines(await context.policy.status())))
         case _:
-            await context.replier.tell(USAGE)
+            await _change(context, ["sandbox", *words])
 
 
-async def _change(context: CommandContext, change: Change) -> None:
+async def _change(context: CommandContext, words: list[str]) -> None:
     try:
-        answer = await _changed(context, change)
+        change = read(words)
+        answer = USAGE if change is None else await _changed(context, change)
     except FermixError as error:
         answer = error.user_text or "That could not be done; the log has the details."
     if answer is not None:
@@ -61,25 +71,25 @@ async def _changed(context: CommandContext, change: Change) -> str | None:
         applied = await policy.apply(proposal, proposal.seal, by)
         return f"Done.\n\n{fenced(applied.diff())}"
     if context.sender.trust is not Trust.OPERATOR:
-        return "This would open more folders, and only the owner of this agent may do that."
+        return "This would open more, and only the owner of this agent may do that."
     seam = Seam(origin, shared=not context.message.private)
     new = await context.approvals.put(policy.approval_request(proposal, by), seam, context.replier.send)
     return None if new else "I have asked you that already; answer the question above."
 
 
-def _path(rest: str) -> str:
-    """Return the path behind the word "path", spaces inside kept; "" when there is none."""
+def _words(rest: str) -> list[str]:
+    """Split as a shell would; behind "path" stands one path, spaces and all. [""] when quotes do not match."""
     word, _, path = rest.strip().partition(" ")
-    return path.strip() if word == "path" else ""
+    if word in ("path", "explain"):
+        return [word, *([path.strip()] if path.strip() else [])]
+    try:
+        return shlex.split(rest)
+    except ValueError:
+        return [""]
 
 
 async def _status(context: CommandContext) -> str:
-    sandbox = context.policy.sandbox
-    walls = await context.policy.walls()
-    grants = len(sandbox.settings.allowed_roots)
-    folders = "folder" if grants == 1 else "folders"
-    mode = f"Mode `{sandbox.settings.mode}`, {grants} granted {folders}. Commands: {walls}."
-    return f"{mode} `/sandbox explain` lists what is open."
+    return f"{short(await context.policy.status())} `/sandbox explain` lists what is open."
 
 
 def _explain(context: CommandContext) -> str:
@@ -87,6 +97,20 @@ def _explain(context: CommandContext) -> str:
     return "Open to every turn:\n\n" + fenced("\n".join(f"{root.source}: {spelled(str(root.path))}" for root in roots))
 
 
-GRANT = Command("grant", "open a folder to me: `/grant path FOLDER`", "operator", _grant, in_person=True)
-REVOKE = Command("revoke", "close it again: `/revoke path FOLDER`", "operator", _revoke, in_person=True)
-SANDBOX = Command("sandbox", "tell or choose which folders are open", "commanders", _sandbox, in_person=True)
+def _listed(lines: list[str]) -> str:
+    return fenced("\n".join(lines))
+
+
+async def _explain_path(context: CommandContext, path: str) -> str:
+    if context.sender.trust is not Trust.OPERATOR:  # where a link leads is nobody else's business
+        return "Only the owner of this agent may ask about a path."
+    explained = await context.policy.explain(path)
+    told = f"{'open' if explained['open'] else 'closed'}: {spelled(explained['why'])}"
+    return fenced(f'"{spelled(explained["path"])}"\n{told}')
+
+
+GRANT = Command(
+    "grant", "open a folder to me, or give commands more: `/grant path FOLDER`", "operator", _grant, in_person=True
+)
+REVOKE = Command("revoke", "take it back: `/revoke path FOLDER`", "operator", _revoke, in_person=True)
+SANDBOX = Command("sandbox", "tell or choose what is open to me", "commanders", _sandbox, in_person=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from fermix.agent.sandbox import Change, GrantPath, Policy, RevokePath, SandboxSettings, SetMode
+from fermix.agent.sandbox.changes import Target
 from fermix.config.edit import ConfigEditor
 from fermix.errors import ConfigError, NeedsOperator, OutsideSandbox, Refused
 from fermix.home import Home
@@ -48,8 +49,8 @@ class Scene:
 FOREIGN = SandboxSettings(allowed_roots=("/elsewhere",))
 OTHERS: dict[str, dict[str, object]] = {
     "the kind of change": {"change": SetMode("open")},
-    "the folder": {"folder": "/elsewhere"},
-    "what stands at its path": {"identity": (1, 1)},
+    "the folder": {"target": Target("/elsewhere", None)},
+    "what stands at its path": {"target": Target("/", (1, 1))},
     "the policy in use": {"before": FOREIGN},
     "what it becomes": {"after": FOREIGN},
     "what is opened": {"opened": ("/elsewhere",)},
@@ -73,7 +74,7 @@ async def test_a_grant_is_written_in_use_and_recorded(scene: Scene) -> None:
     assert f'allowed_roots = ["{scene.shut}"]' in scene.config
     (record,) = scene.home.grants.iterdir()
     kept = json.loads(record.read_text(encoding="utf-8"))
-    assert (kept["by"], kept["change"], kept["folder"]) == ("1 on telegram", "GrantPath", str(scene.shut))
+    assert (kept["by"], kept["change"], kept["target"]) == ("1 on telegram", "GrantPath", str(scene.shut))
     assert kept["after"]["allowed_roots"] == [str(scene.shut)]
     assert record.stat().st_mode & 0o777 == 0o600
 
@@ -163,7 +164,8 @@ async def test_a_link_is_granted_as_what_it_leads_to(scene: Scene) -> None:
     link.symlink_to(scene.shut)
     proposal = await scene.policy.propose(GrantPath(str(link)))
 
-    assert proposal.folder == str(scene.shut)
+    assert proposal.target is not None
+    assert proposal.target.path == str(scene.shut)
     assert proposal.seal == (await scene.policy.propose(GrantPath(str(scene.shut)))).seal
 
 

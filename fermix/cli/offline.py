@@ -1,0 +1,43 @@
+"""Answer what the sandbox is asked where no daemon runs: the same answers, over the same files, under the home's lock.
+
+Nothing stays open between two questions, so that a daemon can start while a person thinks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+
+from fermix.agent.sandbox import Policy, Sandbox, SandboxSettings
+from fermix.clock import SystemClock
+from fermix.daemon.sandbox_answers import ANSWERS
+from fermix.errors import FermixError
+from fermix.home import Home, hold_lock
+from fermix.setup.sections import SECRET_NAMES, SECTIONS, load_config
+from fermix.workers import Workers
+
+NO_LAUNCH_FOLDER = Path("/")  # what a daemon will be started from is not known, and this one never counts
+
+
+def answer(home: Home, environ: Mapping[str, str], method: str, params: Mapping[str, object]) -> dict[str, object]:
+    """Return the answer. Raises: FermixError with a user text."""
+    home.prepare()
+    with hold_lock(home):
+        workers = Workers()
+        try:
+            settings = load_config(home, environ)[SandboxSettings]
+            sandbox = Sandbox(settings, home, NO_LAUNCH_FOLDER, Path.home(), environ, key_names=SECRET_NAMES)
+            policy = Policy(sandbox, home, SECTIONS, workers, SystemClock())
+            return dict(asyncio.run(_ask(policy, method, params)))
+        finally:
+            workers.close()
+
+
+async def _ask(policy: Policy, method: str, params: Mapping[str, object]) -> Mapping[str, object]:
+    return await ANSWERS[method](policy, params)
+
+
+def told(error: FermixError) -> str:
+    """Return what a person reads of an error."""
+    return error.user_text or str(error)
