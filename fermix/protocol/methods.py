@@ -375,18 +375,9 @@ class EventsDropped(TypedDict):
 
 
 METHODS = (
-    "hello",
-    "message.send",
-    "turn.stop",
-    "events.subscribe",
-    "conversation.list",
-    "conversation.history",
-    "status",
-    "channels",
+    *("hello", "message.send", "turn.stop", "events.subscribe", "conversation.list", "conversation.history"),
+    *("status", "channels", "config.reload", "model.fetch", "daemon.stop"),
     *("sandbox.status", "sandbox.explain", "sandbox.propose", "sandbox.apply"),  # protocol/sandbox.py
-    "config.reload",
-    "model.fetch",
-    "daemon.stop",
 )
 
 EVENTS = (
