@@ -11,6 +11,7 @@ from fermix.agent.providers.catalog import PROVIDERS
 from fermix.agent.sandbox.settings import SandboxSettings
 from fermix.agent.tools import tool_search
 from fermix.agent.tools.keys import TOOL_KEYS
+from fermix.agent.tools.web_search import settings as web_search
 from fermix.channels.catalog import CHANNELS
 from fermix.config.load import load
 from fermix.config.model import Config
@@ -25,6 +26,7 @@ SECTIONS: Mapping[str, type[BaseModel]] = {
     "sandbox": SandboxSettings,
     overrides.SECTION: overrides.RoutingSettings,
     tool_search.SECTION: tool_search.ToolSearchSettings,
+    web_search.SECTION: web_search.WebSearchSettings,
     TRANSCRIPTION: TranscriptionSettings,
 }
 SECRET_NAMES = (

@@ -11,7 +11,7 @@ import os
 import resource
 from collections.abc import Callable, Mapping
 
-from fermix.agent.documents import page
+from fermix.agent.documents import page, results
 
 MOST_MEMORY_BYTES = 1_073_741_824
 MOST_CPU_S = 20
@@ -25,7 +25,11 @@ def _page(data: bytes, options: Mapping[str, str]) -> str:
     return page.to_markdown(data, options["url"], options["charset"])
 
 
-KINDS: Mapping[str, Convert] = {"page": _page}
+def _results(data: bytes, options: Mapping[str, str]) -> str:
+    return results.to_results(data)
+
+
+KINDS: Mapping[str, Convert] = {"page": _page, "list of results": _results}
 
 
 def serve_conversion(request: bytes, write: Callable[[bytes], object]) -> int:

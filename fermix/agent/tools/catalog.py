@@ -24,6 +24,8 @@ from fermix.agent.tools import (
     tool_search,
     web,
 )
+from fermix.agent.tools.web_search import tool as web_search
+from fermix.agent.tools.web_search.settings import WebSearchSettings
 from fermix.config.model import Config
 from fermix.config.secrets import Secret
 from fermix.net import Net
@@ -52,6 +54,7 @@ class ToolDeps:
 
 def build_tools(deps: ToolDeps) -> tuple[Capability, ...]:
     """Build all tools, in the order in which a model sees them."""
+    reading = Reading(deps.sandbox, deps.workers, deps.program)
     return (
         *files.tools(deps.sandbox, deps.workers),
         *search.tools(deps.sandbox, deps.workers, deps.program),
@@ -60,7 +63,8 @@ def build_tools(deps: ToolDeps) -> tuple[Capability, ...]:
         *command.tools(deps.sandbox, deps.workers),
         *git.tools(deps.sandbox, deps.workers),
         *directory_access.tools(deps.sandbox, deps.policy, deps.approvals, deps.workers),
-        *web.tools(deps.web, Reading(deps.sandbox, deps.workers, deps.program)),
+        *web.tools(deps.web, reading),
+        *web_search.tools(deps.config[WebSearchSettings], deps.keys, deps.net, deps.web, reading),
         *routing.tools(deps.overrides, deps.approvals),
         *recall.tools(),
         *tool_help.tools(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from fermix.agent.tools.web_search.settings import WebSearchSettings
 from fermix.config.model import Config
 from fermix.config.secret_store import SecretStore, find_key
 from fermix.config.secrets import Secret
@@ -21,7 +22,14 @@ class ToolKey:
     configured: Callable[[Config], Secret | None]
 
 
-TOOL_KEYS: tuple[ToolKey, ...] = ()
+TOOL_KEYS: tuple[ToolKey, ...] = (
+    ToolKey("web_search.brave", "BRAVE_API_KEY", lambda config: config[WebSearchSettings].brave_api_key),
+    ToolKey("web_search.exa", "EXA_API_KEY", lambda config: config[WebSearchSettings].exa_api_key),
+    ToolKey("web_search.tavily", "TAVILY_API_KEY", lambda config: config[WebSearchSettings].tavily_api_key),
+    ToolKey("web_search.parallel", "PARALLEL_API_KEY", lambda config: config[WebSearchSettings].parallel_api_key),
+    ToolKey("web_search.perplexity", "PERPLEXITY_API_KEY", lambda config: config[WebSearchSettings].perplexity_api_key),
+    ToolKey("web_search.firecrawl", "FIRECRAWL_API_KEY", lambda config: config[WebSearchSettings].firecrawl_api_key),
+)
 
 
 def find_tool_keys(config: Config, store: SecretStore) -> Mapping[str, Secret]:

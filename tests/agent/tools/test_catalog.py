@@ -29,6 +29,7 @@ def test_the_tools_and_who_may_use_them(toolbox: Toolbox) -> None:
         ("git_write", PolicyClass.READ_WRITE, True),
         ("request_directory_access", PolicyClass.EXTERNAL_API, True),
         ("web_fetch", PolicyClass.NETWORK, True),
+        ("web_search", PolicyClass.NETWORK, True),
         ("model_routing_config", PolicyClass.READ_WRITE, True),
         ("tool_result_recall", PolicyClass.READ_ONLY, True),
         ("tool_help", PolicyClass.READ_ONLY, False),
@@ -62,6 +63,7 @@ def test_every_schema_is_one_and_the_whole_is_short(toolbox: Toolbox) -> None:
         "model_routing_config",
         "request_directory_access",
         "web_fetch",
+        "web_search",
     ],
 )
 async def test_wrong_arguments_are_a_result(toolbox: Toolbox, name: str) -> None:
