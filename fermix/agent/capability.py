@@ -82,4 +82,9 @@ class Capability:
         """Whether its results hold words that others wrote."""
         if self.outside is not None:
             return self.outside
-        return self.kind is Kind.MCP or bool(self.source) or self.policy in OUTSIDE_CLASSES
+        return self.foreign or self.policy in OUTSIDE_CLASSES
+
+    @property
+    def foreign(self) -> bool:
+        """Whether a plugin or an MCP server brought it, whose words and schema are not ours."""
+        return self.kind is Kind.MCP or bool(self.source)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from fermix.agent.capability import Capability, Kind
+from fermix.agent.capability import Capability
 from fermix.agent.model import JsonObject, ToolCall
 from fermix.agent.providers.fields import load_json
 from fermix.agent.registry import BRIDGES
@@ -40,16 +40,12 @@ def offer(visible: Sequence[Capability], *, inline: bool = False) -> Offer:
     held_back = deferrable(own)
     if inline or not held_back or len(own) + len(BRIDGES) != len(visible):
         return Offer(own)
-    return Offer(tuple(tool for tool in visible if not is_deferrable(tool)), held_back)
-
-
-def is_deferrable(tool: Capability) -> bool:
-    return tool.kind is Kind.MCP or bool(tool.source)
+    return Offer(tuple(tool for tool in visible if not tool.foreign), held_back)
 
 
 def deferrable(tools: Iterable[Capability]) -> tuple[Capability, ...]:
-    """Return those of plugins and MCP servers, in their order."""
-    return tuple(tool for tool in tools if is_deferrable(tool))
+    """Return those whose schemas can be held back, in their order."""
+    return tuple(tool for tool in tools if tool.foreign)
 
 
 def unwrapped(call: ToolCall, tools: Mapping[str, Capability]) -> ToolCall:

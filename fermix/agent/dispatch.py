@@ -92,7 +92,7 @@ class Dispatcher:
         """Check and run; what goes wrong becomes a result, so that the model can mend it."""
         context, bound = _context(call, scope), asyncio.timeout(capability.timeout_s)
         try:
-            compiled(capability.parameters)(dict(call.arguments), name_prefix="arguments")
+            compiled(capability)(dict(call.arguments), name_prefix="arguments")
             await self._consent.admit(call, capability, context, scope.noes)
             async with bound:
                 if capability.policy is not PolicyClass.READ_ONLY:

@@ -106,9 +106,9 @@ def _check(capability: Capability) -> None:
         raise Unusable(f"capability {name!r} does not say whether it is owner-only", field="owner_only")
     if not SOURCE.fullmatch(capability.source):
         raise Unusable(f"capability {name!r} comes from {capability.source!r}, which is no name", field="source")
-    if name in BRIDGES and (capability.source or capability.kind is not Kind.BUILTIN):
+    if name in BRIDGES and (capability.foreign or capability.kind is not Kind.BUILTIN):
         raise Unusable(f"the name {name!r} is kept for a tool of Fermix", field="name")
     try:
-        compiled(capability.parameters)
+        compiled(capability)
     except Unusable as error:
         raise Unusable(f"capability {name!r}: {error}", field="parameters") from error

@@ -9,7 +9,6 @@ import json
 from collections.abc import Mapping
 
 from fermix.agent.capability import Capability, Kind, ToolContext
-from fermix.agent.deferral import is_deferrable
 from fermix.agent.model import JsonValue, ToolResult
 from fermix.errors import NotAllowed
 from fermix.trust import PolicyClass
@@ -43,12 +42,12 @@ async def explain(arguments: Mapping[str, JsonValue], context: ToolContext) -> T
     tool = context.tools.get(name)
     if tool is None:
         raise NotAllowed(name[:NAME_CHARS])
-    return ToolResult(True, "\n".join(_lines(tool)), outside=is_deferrable(tool))
+    return ToolResult(True, "\n".join(_lines(tool)), outside=tool.foreign)
 
 
 def _line(tool: Capability) -> str:
     """Words of plugins and servers stay out of the list, so that it needs no frame."""
-    if is_deferrable(tool):
+    if tool.foreign:
         return f"- {tool.name} ({tool.source or tool.kind})"
     return f"- {tool.name}: {tool.when_to_use or tool.description}"
 

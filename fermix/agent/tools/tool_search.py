@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 
 from fermix.agent.capability import Capability, Kind, RunTool, ToolContext
-from fermix.agent.deferral import TOOL_CALL, deferrable, is_deferrable
+from fermix.agent.deferral import TOOL_CALL, deferrable
 from fermix.agent.model import JsonObject, JsonValue, ToolResult
 from fermix.agent.ranking import ranked
 from fermix.agent.registry import BRIDGES
@@ -103,7 +103,7 @@ async def describe(arguments: Mapping[str, JsonValue], context: ToolContext) -> 
         "description": tool.description,
         "parameters": tool.parameters,
     }
-    return ToolResult(True, json.dumps(shown, ensure_ascii=False), outside=is_deferrable(tool))
+    return ToolResult(True, json.dumps(shown, ensure_ascii=False), outside=tool.foreign)
 
 
 async def explain_call(arguments: Mapping[str, JsonValue], context: ToolContext) -> ToolResult:

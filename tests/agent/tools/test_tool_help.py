@@ -81,5 +81,5 @@ async def test_shipped_tools_explain_themselves(toolbox: Toolbox) -> None:
         text = (await toolbox.call("tool_help", name=tool.name)).text
         assert tool.description in text
         for example in tool.examples:
-            compiled(tool.parameters)(json.loads(example))
+            compiled(tool)(json.loads(example))
             assert example in text
