@@ -32,6 +32,18 @@ CASES = {
     "QUE-06": "a steering message is applied once",
     "QUE-07": "a turn that ends at once is no crash",
     "QUE-09": "many thousands of chats leave nothing in memory",
+    # Commands and what they leave
+    "EXE-01": "a command that is ended takes its children along",
+    "EXE-02": "the end of a job ends what its tools started",
+    "EXE-03": "a command can be ended apart from the daemon",
+    "EXE-05": "a new session, a double fork or another environment is no way out",
+    "EXE-06": "only processes of ours are waited for, each by its number",
+    "EXE-07": "a command that reads gets the end of the file, and nobody is asked for a password",
+    "EXE-09": "endless output ends at a cap, and both of its ends are kept",
+    "EXE-10": "output of any bytes breaks nothing",
+    "EXE-11": "what is said after the end is thrown away",
+    "EXE-13": "text is never cut inside a character",
+    "EXE-14": "what looks like a path in a command is no reason to refuse it",
     # Secrets
     "SEC-01": "no token in a log, trace or reply, whatever fails",
     "SEC-02": "every form of a secret is known to the redactor",

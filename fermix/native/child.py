@@ -111,7 +111,10 @@ async def _run(
 
 
 class Child:
-    """A helper that lives longer than one call. Read its `lines` all the time: it stalls when its pipe is full."""
+    """A helper that lives longer than one call. Read its `lines`: it waits while eight mebibytes of them are unread.
+
+    What it writes once it is asked to end may hold anything and is thrown away.
+    """
 
     def __init__(
         self, group: ProcessGroup, stdout: asyncio.StreamReader, errors: _Errors, stdin: asyncio.StreamWriter | None
@@ -148,7 +151,8 @@ class Child:
             undo.pop_all()
         ends = ExitStack()
         ends.callback(errors.close)
-        ends.callback(Pipe(_stream(group.stderr), errors.take).close)
+        stderr = Pipe(_stream(group.stderr), errors.take)
+        ends.callback(stderr.close)
         try:
             stdout = asyncio.StreamReader(LINE_BYTES)
             transport, _ = await asyncio.get_running_loop().connect_read_pipe(
@@ -156,7 +160,12 @@ class Child:
             )
             ends.callback(transport.close)
             stdin = await _writer(_stream(group.stdin), ends) if told else None
-            yield cls(group, stdout, errors, stdin)
+            try:
+                yield cls(group, stdout, errors, stdin)
+            finally:
+                stderr.drain()
+                errors.keep_no_more()
+                _discard_rest(stdout, transport)
         finally:
             try:
                 await group.stop(grace_s)
@@ -198,6 +207,14 @@ def child_environment(environ: Mapping[str, str], names: Iterable[str]) -> dict[
 def _stream(stream: IO[bytes] | None) -> IO[bytes]:
     assert stream is not None, "asked for as a pipe"
     return stream
+
+
+def _discard_rest(stdout: asyncio.StreamReader, transport: asyncio.ReadTransport) -> None:
+    """Read on, so that it can end in its own way, and keep nothing. A reader that still waits sees the end."""
+    stdout.feed_eof()
+    if not transport.is_closing():
+        transport.set_protocol(asyncio.Protocol())
+        transport.resume_reading()
 
 
 async def _writer(stream: IO[bytes], ends: ExitStack) -> asyncio.StreamWriter:
@@ -255,10 +272,16 @@ class _Errors:
 
     def __init__(self, log: Path | None) -> None:
         self.tail = b""
+        self._kept = True
         self._room = LOG_BYTES
         self._log = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600) if log else None
 
+    def keep_no_more(self) -> None:
+        self._kept = False
+
     def take(self, chunk: bytes) -> None:
+        if not self._kept:
+            return
         self.tail = (self.tail + chunk)[-TAIL_BYTES:]
         if self._log is not None and self._room > 0:
             self._room -= os.write(self._log, chunk[: self._room])

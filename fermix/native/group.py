@@ -90,8 +90,7 @@ class ProcessGroup:
             self.signal_all(signal.SIGTERM)
             await asyncio.wait([self.exited], timeout=grace_s)
         finally:
-            self.signal_all(signal.SIGKILL)
-        await self.gone()
+            await self.kill()
 
     async def kill(self) -> None:
         """Kill at once. Returns when all are gone."""
@@ -99,8 +98,19 @@ class ProcessGroup:
         await self.gone()
 
     async def gone(self) -> None:
-        """Wait until nothing is left; bounded, because a process in a dead file system cannot be killed."""
-        await asyncio.wait([self.ended], timeout=2 * MOST_SWEEPS * SWEEP_PAUSE_S)
+        """Wait until nothing is left, however often cancelled meanwhile; then that goes on.
+
+        Bounded, because a process in a dead file system cannot be killed.
+        """
+        cancelled: asyncio.CancelledError | None = None
+        until = self._loop.time() + 2 * MOST_SWEEPS * SWEEP_PAUSE_S
+        while not self.ended.done() and (left_s := until - self._loop.time()) > 0:
+            try:
+                await asyncio.wait([self.ended], timeout=left_s)
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if cancelled is not None:
+            raise cancelled
 
     @property
     def exit_code(self) -> int:
@@ -187,11 +197,15 @@ class Pipe:
         os.set_blocking(file.fileno(), False)
         self._loop.add_reader(file.fileno(), self._read_some)
 
-    def close(self) -> None:
-        """Hand over what is in the pipe now, then close it; what comes later is lost on purpose."""
+    def drain(self) -> None:
+        """Hand over what is in the pipe now."""
         read_bytes = 0
         while not self._file.closed and read_bytes < MOST_DRAINED_BYTES and (got := self._read_some()):
             read_bytes += got
+
+    def close(self) -> None:
+        """Hand over what is in the pipe now, then close it; what comes later is lost on purpose."""
+        self.drain()
         self._close()
 
     def _read_some(self) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.cases import CASES, OPEN
 
 TESTS = Path(__file__).parent.parent
-NAMED = re.compile(r"\b(?:(?:DLV|QUE|SEC|VOX|INJ)-\d+|R-(?:[12]?\d|30))\b")
+NAMED = re.compile(r"\b(?:(?:DLV|QUE|SEC|VOX|INJ|EXE)-\d+|R-(?:[12]?\d|30))\b")
 
 
 def _named(tree: ast.AST) -> Iterator[str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from fermix.errors import Unusable
-from fermix.native.child import Child, Finished, Limits, child_environment, run_child
+from fermix.native.child import LINE_BYTES, Child, Finished, Limits, child_environment, run_child
 from fermix.native.group import Pipe
 from fermix.native.sweep import become_subreaper, children
 from tests.requirements import covers
@@ -352,3 +352,136 @@ async def test_one_that_never_reads_is_left_at_once(mark: str, tmp_path: Path) -
 async def _tell_for_ever(child: Child) -> None:
     while True:
         await child.write(b"x" * 100_000)
+
+
+async def test_what_a_helper_says_while_it_is_ended_is_thrown_away(tmp_path: Path) -> None:
+    """EXE-11: it may hold anything, a secret included, and last words are shown."""
+    log = tmp_path / "helper.log"
+    script = "trap 'echo late; echo late >&2; exit 0' TERM; echo early >&2; echo early; while :; do sleep 0.01; done"
+    async with asyncio.timeout(5):
+        async with Child.open(["sh", "-c", script], cwd=tmp_path, env=ENV, log=log, grace_s=5.0) as child:
+            lines = child.lines()
+            assert await anext(lines) == "early"
+        assert [line async for line in lines] == []
+
+    assert (child.last_output(), log.read_text(encoding="utf-8")) == ("early\n", "early\n")
+    assert await child.wait() == 0
+
+
+async def test_a_reader_that_still_waits_when_its_helper_is_left_sees_the_end(tmp_path: Path) -> None:
+    async def read() -> list[str]:
+        return [line async for line in child.lines()]
+
+    opening = Child.open(["sleep", "600"], cwd=tmp_path, env=ENV)
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group, opening as child:
+        reading = group.create_task(read())
+        await asyncio.sleep(0)
+
+    assert reading.result() == []
+
+
+STREAM = """
+import os, sys
+line, total = b"x" * 65_535 + b"\\n", 0
+with open(sys.argv[1], "wb", buffering=0) as told:
+    for _ in range(16_384):
+        os.write(1, line)
+        total += len(line)
+        told.seek(0)
+        told.write(b"%d" % total)
+"""
+PENDING_BYTES = 2 * LINE_BYTES + 1_048_576  # and what the pipe and one read hold
+MOST_GROWTH_KB = 64 * 1024
+
+
+async def test_a_gibibyte_passes_through_a_few_mebibytes_of_memory(tmp_path: Path, mark: str) -> None:
+    """Issue 4, child processes: a helper waits for a slow reader, and nothing is lost."""
+    told = tmp_path / "told"
+    argv = [sys.executable, "-c", STREAM, str(told), mark]
+    async with asyncio.timeout(60), Child.open(argv, cwd=tmp_path, env=ENV) as child:
+        await _until_it_waits(child.pid, told)
+        pending = int(told.read_text(encoding="ascii"))
+        before_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        count = 0
+        async for line in child.lines():
+            count += len(line) + 1
+            await asyncio.sleep(0)
+        grown_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kb
+
+    assert (pending <= PENDING_BYTES, count, grown_kb < MOST_GROWTH_KB) == (True, 1 << 30, True), (pending, grown_kb)
+
+
+async def test_a_helper_that_nobody_reads_is_ended_while_it_waits(tmp_path: Path, mark: str) -> None:
+    """Issue 4, child processes: a stalled reader holds nothing up, and an end may be asked for twice."""
+    told = tmp_path / "told"
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+
+        async def own() -> None:
+            async with Child.open([sys.executable, "-c", STREAM, str(told), mark], cwd=tmp_path, env=ENV) as child:
+                await _until_it_waits(child.pid, told)
+                stalled.set()
+                await child.wait()
+
+        stalled = asyncio.Event()
+        owner = group.create_task(own())
+        await stalled.wait()
+        owner.cancel()
+        await asyncio.sleep(0)
+        owner.cancel()
+
+    assert processes_with(mark) == []
+
+
+async def _until_it_waits(pid: int, told: Path) -> None:
+    """It sleeps and its count stands, many times over."""
+    seen, standing = "", 0
+    while standing < 20:
+        await asyncio.sleep(0.002)
+        now = read_or_empty(told)
+        waits = ") S " in read_or_empty(Path(f"/proc/{pid}/stat"))
+        standing = standing + 1 if waits and now and now == seen else 0
+        seen = now
+
+
+async def test_the_end_of_a_job_ends_what_its_tools_started(mark: str) -> None:
+    """EXE-02: nothing is left when the next run starts."""
+    for _ in range(3):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await sh(f"setsid sh -c 'sleep 600; : {mark}' & sleep 600", limits=Limits(timeout_s=None))
+        assert processes_with(mark) == []
+
+
+ENDINGS = {
+    "exited": ("exit 0", PATIENT),
+    "failed": ("exit 3", PATIENT),
+    "killed": ("kill -9 $$", PATIENT),
+    "orphan": ("setsid sleep 600 & (sleep 600 &) ; exit 0", PATIENT),
+    "timeout": ("setsid sleep 600 & sleep 600", Limits(timeout_s=0.05, grace_s=0.01)),
+    "output_cap": ("yes", Limits(timeout_s=5, output_bytes=1_000, grace_s=0.01)),
+    "deaf": ("trap '' TERM HUP; setsid sleep 600 & while :; do sleep 0.01; done", Limits(timeout_s=0.05, grace_s=0.01)),
+    "cancelled": ("sleep 600 & setsid sleep 600", Limits(timeout_s=None)),
+}
+RUNS = 512
+
+
+@covers("child.no-orphans")
+async def test_hundreds_of_commands_of_every_ending_leave_nothing(tmp_path: Path, mark: str) -> None:
+    """Issue 4, child processes: fd leaks, zombies and orphans are zero; `nothing_leaks` counts them."""
+
+    async def run(script: str, limits: Limits) -> None:
+        arguments = ["sh", "-c", f"{script}; : {mark}"]
+        running = run_child(arguments, cwd=tmp_path, env=ENV, limits=limits)
+        if limits.timeout_s is not None:
+            await running
+            return
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(running, 0.05)
+
+    kinds = list(ENDINGS.values())
+    async with asyncio.timeout(60):
+        for batch in range(0, RUNS, 64):
+            async with asyncio.TaskGroup() as group:
+                for number in range(batch, batch + 64):
+                    group.create_task(run(*kinds[number % len(kinds)]))
+            assert processes_with(mark) == []
