@@ -130,6 +130,12 @@ def _convert(argv: list[str]) -> int:
     return convert.main(argv)
 
 
+def _document(argv: list[str]) -> int:
+    from fermix.cli.verbs import document
+
+    return document.main(argv)
+
+
 VERBS = (
     Verb("tui", "chat in the terminal (what `fermix` alone does)", _tui),
     Verb("ask", "ask one question and print the answer", _ask),
@@ -147,6 +153,7 @@ VERBS = (
     Verb("run", "run the daemon in the foreground (as --daemon)", _run, hidden=True),
     Verb("_engine", "serve the embedded model", _engine, hidden=True),
     Verb("_listen", "turn recordings into text", _listen, hidden=True),
+    Verb("_document", "read a document or a picture", _document, hidden=True),
     Verb("_search", "search files by a regular expression", _search, hidden=True),
     Verb("_convert", "read a foreign document as text", _convert, hidden=True),
 )

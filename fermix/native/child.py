@@ -58,13 +58,13 @@ async def run_child(
     *,
     cwd: Path,
     env: Mapping[str, str],
-    stdin: bytes = b"",
+    stdin: bytes | int = b"",
     limits: Limits = DEFAULT_LIMITS,
     behind: Behind | None = None,
     errors: Errors = "merged",
 ) -> Finished:
-    """Run one command to its end or to a limit; cancelling kills it and all it started. `errors` "dropped": the output
-    is its stdout alone.
+    """Run one command to its end or to a limit; cancelling kills it and all it started. `stdin` is what it reads, or an
+    open file of the caller. `errors` "dropped": the output is its stdout alone.
 
     Raises: OSError when the program or the folder is not there or may not be used; CannotConfine when a wall of
     `behind` cannot be built, and then nothing has run.
@@ -85,20 +85,23 @@ async def _run(
     *,
     cwd: Path,
     env: Mapping[str, str],
-    stdin: bytes,
+    stdin: bytes | int,
     limits: Limits,
     errors: Errors,
     passed: Sequence[int] = (),
 ) -> Finished:
-    source = subprocess.PIPE if stdin else subprocess.DEVNULL
+    if isinstance(stdin, int):
+        source, text = stdin, b""
+    else:
+        source, text = (subprocess.PIPE if stdin else subprocess.DEVNULL), stdin
     stderr = subprocess.STDOUT if errors == "merged" else subprocess.DEVNULL
     streams = Streams(stdin=source, stdout=subprocess.PIPE, stderr=stderr, passed=passed)
     group = ProcessGroup(argv, cwd=cwd, env=env, streams=streams)
     output = _Output(limits.output_bytes)
     pipe = Pipe(_stream(group.stdout), output.take)
     try:
-        if stdin:
-            await _feed(_stream(group.stdin), stdin)
+        if text:
+            await _feed(_stream(group.stdin), text)
         ending = await _first_ending(group, output, limits.timeout_s)
         if ending != "exited":
             output.keep_no_more()

@@ -34,8 +34,8 @@ MOST_DRAINED_BYTES = 4 * 1_048_576  # four times the largest pipe of an ordinary
 
 @dataclass(frozen=True, slots=True)
 class Streams:
-    """A command's standard streams by the names of `subprocess`: stdin DEVNULL or PIPE, stdout PIPE, stderr PIPE or
-    STDOUT; and the other descriptors that it gets.
+    """A command's standard streams by the names of `subprocess`: stdin DEVNULL, PIPE or an open file, stdout PIPE,
+    stderr PIPE or STDOUT; and the other descriptors that it gets.
     """
 
     stdin: int
@@ -170,6 +170,8 @@ def exit_descriptor(pid: int) -> int:
 
 def _read_by_child(wish: int, ours: ExitStack, its: ExitStack) -> tuple[int, IO[bytes] | None]:
     """Return the child's end, which is closed here once it has its own, and ours of a pipe."""
+    if wish >= 0:
+        return wish, None
     if wish != subprocess.PIPE:
         nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         its.callback(os.close, nothing)

@@ -56,7 +56,7 @@ def build_tools(deps: ToolDeps) -> tuple[Capability, ...]:
     """Build all tools, in the order in which a model sees them."""
     reading = Reading(deps.sandbox, deps.workers, deps.program)
     return (
-        *files.tools(deps.sandbox, deps.workers),
+        *files.tools(deps.sandbox, deps.workers, deps.program),
         *search.tools(deps.sandbox, deps.workers, deps.program),
         *shell.tools(deps.sandbox, deps.workers),
         *edit.tools(deps.sandbox, deps.workers),

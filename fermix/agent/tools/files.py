@@ -5,10 +5,16 @@ from __future__ import annotations
 import fnmatch
 import os
 from collections.abc import Generator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import PurePosixPath
 
 from fermix.agent.capability import Capability, Kind, ToolContext
+from fermix.agent.documents.file_reader import DocumentReader
+from fermix.agent.documents.kinds import PICTURES, PROBE_BYTES, kind_of
+from fermix.agent.documents.kinds import Kind as FileKind
+from fermix.agent.documents.limits import TEXT_BYTES
 from fermix.agent.model import JsonValue, ToolResult
 from fermix.agent.sandbox import Sandbox
 from fermix.agent.sandbox.walk import Parts, Pieces, walk
@@ -16,8 +22,7 @@ from fermix.agent.turn import Turn
 from fermix.trust import PolicyClass
 from fermix.workers import Workers
 
-READ_BYTES = 50_000  # fits whole into one result, so that no hole opens in the middle of a file
-PROBE_BYTES = 4_096
+READ_BYTES = TEXT_BYTES
 BLOCK_BYTES = 1_048_576
 SCAN_BYTES = 268_435_456  # how far a line number is looked for; a quarter of a second of reading
 DEFAULT_RESULTS = 200
@@ -25,19 +30,19 @@ MOST_RESULTS = 1_000
 GLOB_S = 20.0
 
 
-def tools(sandbox: Sandbox, workers: Workers) -> tuple[Capability, ...]:
-    """Build the two tools."""
-    reader = FileReader(sandbox, workers)
+def tools(sandbox: Sandbox, workers: Workers, program: tuple[str, ...]) -> tuple[Capability, ...]:
+    """Build the two tools. `program` starts Fermix itself."""
+    reader = FileReader(sandbox, workers, program)
     globber = Globber(sandbox, workers)
     return (
         Capability(
             name="file_read",
-            description="Read a text file.",
+            description="Read a text file, PDF, Word or Excel file, or see a picture.",
             parameters={
                 "type": "object",
                 "properties": {
                     "path": {"type": "string"},
-                    "offset": {"type": "integer", "minimum": 1, "description": "first line, from 1"},
+                    "offset": {"type": "integer", "minimum": 1, "description": "first line (PDF: page), from 1"},
                     "limit": {"type": "integer", "minimum": 1, "description": "number of lines"},
                 },
                 "required": ["path"],
@@ -74,31 +79,57 @@ def tools(sandbox: Sandbox, workers: Workers) -> tuple[Capability, ...]:
 class FileReader:
     """file_read."""
 
-    def __init__(self, sandbox: Sandbox, workers: Workers) -> None:
+    def __init__(self, sandbox: Sandbox, workers: Workers, program: tuple[str, ...]) -> None:
         self._sandbox = sandbox
         self._workers = workers
+        self._documents = DocumentReader(sandbox, workers, program)
 
     async def run(self, arguments: Mapping[str, JsonValue], context: ToolContext) -> ToolResult:
-        path, offset, limit = str(arguments["path"]), _number(arguments, "offset"), _number(arguments, "limit")
+        path, offset, limit = str(arguments["path"]), _number(arguments, "offset") or 1, _number(arguments, "limit")
         try:
-            return await self._workers.run(self._read, context.turn, path, offset or 1, limit)
+            found = await self._workers.run(self._read, context.turn, path, offset, limit)
+            if isinstance(found, ToolResult):
+                return found
+            with found.file as file:
+                return await self._read_other(found.kind, file.fileno(), context.turn, path, (offset, limit))
         except IsADirectoryError:
             return ToolResult(False, f"{path} is a folder; use glob_search with this path to see what is in it")
         except OSError as error:
             return ToolResult(False, f"cannot read {path}: {error.strerror}")
 
-    def _read(self, turn: Turn, path: str, offset: int, limit: int | None) -> ToolResult:
+    def _read(self, turn: Turn, path: str, offset: int, limit: int | None) -> ToolResult | _Other:
+        """Read text at once; what is none is handed on open."""
         place = self._sandbox.find(turn, path)
-        with os.fdopen(place.open_file(), "rb") as file:
-            if b"\0" in file.peek(PROBE_BYTES)[:PROBE_BYTES]:
-                size_bytes = os.fstat(file.fileno()).st_size
-                return ToolResult(False, f"{path} is a binary file of {size_bytes} bytes; it has no text to read")
+        with ExitStack() as ending:
+            file = ending.enter_context(os.fdopen(place.open_file(), "rb"))
+            kind = kind_of(file.peek(PROBE_BYTES)[:PROBE_BYTES])
+            if kind is not None:
+                ending.pop_all()
+                return _Other(kind, file)
             skipped = _skip_lines(file, offset - 1)
             if skipped is None:
                 return ToolResult(False, f"line {offset} lies too deep in {path}; use shell, for example sed -n")
             if skipped < offset - 1:
                 return ToolResult(False, f"{path} has only {skipped} lines")
             return _lines_from(file, offset, limit)
+
+    async def _read_other(
+        self, kind: FileKind, descriptor: int, turn: Turn, path: str, part: tuple[int, int | None]
+    ) -> ToolResult:
+        if kind.name in PICTURES:
+            return await self._documents.show(turn, descriptor, kind, path)
+        if kind.is_document:
+            return await self._documents.read(turn, descriptor, kind, path, part)
+        size_bytes = os.fstat(descriptor).st_size
+        return ToolResult(False, f"{path} has no text to read: {kind.name}, {size_bytes} bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class _Other:
+    """An open file that is no plain text."""
+
+    kind: FileKind
+    file: BufferedReader
 
 
 def _skip_lines(file: BufferedReader, count: int) -> int | None:

@@ -84,7 +84,7 @@ async def test_odd_text_is_still_text(toolbox: Toolbox, data: bytes, text: str) 
     [
         ("missing.txt", "cannot read missing.txt: No such file or directory"),
         ("folder", "folder is a folder; use glob_search with this path to see what is in it"),
-        ("data.bin", "data.bin is a binary file of 6 bytes; it has no text to read"),
+        ("data.bin", "data.bin has no text to read: binary file, 6 bytes"),
     ],
 )
 async def test_what_cannot_be_read_says_what_to_do(toolbox: Toolbox, path: str, sentence: str) -> None:
