@@ -19,6 +19,7 @@ from fermix.agent.model import (
     Completion,
     Delta,
     Image,
+    ToolMessage,
 )
 from fermix.agent.providers import failures
 from fermix.agent.providers.failures import BadAnswer
@@ -37,6 +38,8 @@ from fermix.message import PICTURE_TYPES
 from fermix.net import Net, NetFailed
 
 log = logging.getLogger(__name__)
+
+UNSEEN = "[the picture is left out: this model reads text only]"
 
 _REFUSALS = (400, 404, 422)  # statuses under which servers object to a field
 _REASONING_REFUSED = re.compile(r"signature|encrypted|reasoning|thinking", re.IGNORECASE)
@@ -59,6 +62,7 @@ class RemoteProvider:
         self._net = net
         self._patience = patience
         self._refused_fields: set[str] = set()
+        self._is_blind = facts.vision is False
 
     @property
     def route(self) -> Route:
@@ -75,8 +79,9 @@ class RemoteProvider:
         """
         shown = _Shown(on_delta)
         try:
-            self._check_images(_images(request.messages))
-            return await self._complete(_for_route(request, self._route), shown)
+            seen = _without_tool_pictures(request) if self._is_blind else request
+            self._check_images(_images(seen.messages))
+            return await self._complete(_for_route(seen, self._route), shown)
         except BadAnswer as error:
             raise self._failed(error.kind, error.text, shown, error) from error
         except NetFailed as error:
@@ -132,6 +137,10 @@ class RemoteProvider:
 
     def _mended(self, request: ChatRequest, error: BadAnswer) -> ChatRequest | None:
         """Return what to send instead after a refusal that we can do something about, else None."""
+        if error.kind is ErrorKind.IMAGE_UNSUPPORTED and _has_tool_pictures(request.messages):
+            log.info("%s sees no pictures; those that tools found are left out", self._route)
+            self._is_blind = True
+            return _without_tool_pictures(request)
         if error.status not in _REFUSALS or error.kind is not ErrorKind.REFUSED_REQUEST:
             return None
         if (field := self._refused_field(error)) is not None:
@@ -199,6 +208,21 @@ def _has_reasoning(messages: Iterable[ChatMessage]) -> bool:
 
 def _without_reasoning(message: ChatMessage) -> ChatMessage:
     return dataclasses.replace(message, reasoning=None) if isinstance(message, AssistantMessage) else message
+
+
+def _has_tool_pictures(messages: Iterable[ChatMessage]) -> bool:
+    return any(isinstance(message, ToolMessage) and message.images for message in messages)
+
+
+def _without_tool_pictures(request: ChatRequest) -> ChatRequest:
+    """Leave out what the model looked for by itself and cannot see; the turn goes on with the words about it."""
+    return dataclasses.replace(request, messages=tuple(map(_in_words, request.messages)))
+
+
+def _in_words(message: ChatMessage) -> ChatMessage:
+    if not isinstance(message, ToolMessage) or not message.images:
+        return message
+    return dataclasses.replace(message, text=f"{message.text}\n{UNSEEN}", images=())
 
 
 def _images(messages: Iterable[ChatMessage]) -> Iterable[Image]:

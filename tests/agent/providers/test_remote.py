@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import traceback
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import pytest
 
@@ -15,6 +15,7 @@ from fermix.agent.model import (
     ChatRequest,
     Completion,
     Delta,
+    Image,
     JsonValue,
     Reasoning,
     ReasoningDelta,
@@ -31,7 +32,7 @@ from fermix.agent.providers.catalog import local_provider
 from fermix.agent.providers.openai_chat import ChatWire
 from fermix.agent.providers.openai_responses import ResponsesWire
 from fermix.agent.providers.provider import Endpoint, ErrorKind, ModelFacts, NothingListens, ProviderFailed, Route
-from fermix.agent.providers.remote import RemoteProvider
+from fermix.agent.providers.remote import UNSEEN, RemoteProvider
 from fermix.agent.providers.stream import Patience
 from fermix.agent.providers.wire import Wire
 from fermix.errors import NeedsOperator
@@ -53,10 +54,14 @@ async def net() -> AsyncIterator[Net]:
 
 
 def make(fake: ScriptedProvider, net: Net, wire: Wire, patience: Patience = Patience()) -> RemoteProvider:  # noqa: B008
+    return RemoteProvider(Route("scripted", "scripted-1"), FACTS, wire, fake_end(fake), net, patience)
+
+
+def fake_end(fake: ScriptedProvider) -> Callable[[], Awaitable[Endpoint]]:
     async def endpoint() -> Endpoint:
         return Endpoint(fake.base_url, None)
 
-    return RemoteProvider(Route("scripted", "scripted-1"), FACTS, wire, endpoint, net, patience)
+    return endpoint
 
 
 async def ask(provider: RemoteProvider, request: ChatRequest = HELLO) -> Completion:
@@ -114,6 +119,45 @@ async def test_a_part_of_a_field_that_is_refused_takes_the_field_along(net: Net)
         await ask(make(fake, net, ResponsesWire()))
 
     assert ["reasoning" in request.body for request in fake.requests] == [True, False]
+
+
+LOOKED = ChatRequest(
+    (),
+    (
+        *HELLO.messages,
+        AssistantMessage("", (ToolCall("aaaaaaaaa", "file_read", {"path": "p"}),)),
+        ToolMessage("aaaaaaaaa", "file_read", "p is a PNG picture", True, (Image("image/png", b"pixels"),)),
+    ),
+)
+
+
+async def test_a_picture_that_a_tool_found_does_not_fail_the_turn_of_a_model_that_reads_only(net: Net) -> None:
+    async with ScriptedProvider([Answer(text="ok")]) as fake:
+        provider = make(fake, net, ChatWire())
+        blind = RemoteProvider(provider.route, ModelFacts(100_000, 8_000, False), ChatWire(), fake_end(fake), net)
+        await ask(blind, LOOKED)
+
+    assert "pixels" not in json.dumps(fake.requests[0].body)
+    assert UNSEEN in json.dumps(fake.requests[0].body)
+
+
+async def test_a_model_that_refuses_pictures_is_asked_again_without_those_of_tools(net: Net) -> None:
+    """Learned once: the next step does not try again."""
+    refusal = failure(400, "This model does not support image input.")
+    async with ScriptedProvider([refusal, Answer(text="ok"), Answer(text="ok")]) as fake:
+        provider = make(fake, net, ChatWire())
+        await ask(provider, LOOKED)
+        await ask(provider, LOOKED)
+
+    assert ["image_url" in json.dumps(request.body) for request in fake.requests] == [True, False, False]
+
+
+async def test_a_picture_of_the_user_still_looks_for_a_model_that_sees(net: Net) -> None:
+    shown = ChatRequest((), (UserMessage("what is this?", (Image("image/png", b"pixels"),)),))
+    async with ScriptedProvider([failure(400, "This model does not support image input.")]) as fake:
+        failed = await fail(make(fake, net, ChatWire()), shown)
+
+    assert failed.kind is ErrorKind.IMAGE_UNSUPPORTED
 
 
 async def test_a_field_we_cannot_do_without_is_not_taken_away(net: Net) -> None:
