@@ -116,7 +116,6 @@ OPEN = {
     "VOX-02": CALLS,
     "VOX-03": CALLS,
     "VOX-06": CALLS,
-    "INJ-02": TAINT,
     "INJ-03": FACTS,
     "INJ-06": FACTS,
     "R-4": WEB,

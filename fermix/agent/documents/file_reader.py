@@ -9,8 +9,15 @@ import os
 from pathlib import Path
 
 from fermix.agent.documents.kinds import PDF, PICTURES, Kind
-from fermix.agent.documents.limits import FAILED, FINISHED, MOST_FILE_BYTES, MOST_PICTURE_BYTES, TEXT_BYTES, TIMEOUT_S
-from fermix.agent.documents.limits import NOT_A_DOCUMENT as NOT_ONE
+from fermix.agent.documents.limits import (
+    FAILED,
+    FINISHED,
+    MOST_FILE_BYTES,
+    MOST_PICTURE_BYTES,
+    NOT_A_DOCUMENT,
+    TEXT_BYTES,
+    TIMEOUT_S,
+)
 from fermix.agent.documents.pictures import MOST_PIXELS, is_small, size_of
 from fermix.agent.model import Image, ToolResult
 from fermix.agent.sandbox import Sandbox
@@ -21,8 +28,6 @@ from fermix.workers import Workers
 
 HEADER_BYTES = 1_048_576  # a camera puts a preview and colour tables before the size
 SHRUNK = "image/jpeg"
-Part = tuple[int, int | None]
-
 TEXT_LIMITS = Limits(timeout_s=TIMEOUT_S, output_bytes=2 * TEXT_BYTES)
 PICTURE_LIMITS = Limits(timeout_s=TIMEOUT_S, output_bytes=MOST_PICTURE_BYTES)
 
@@ -38,15 +43,14 @@ class DocumentReader:
     async def read(
         self, turn: Turn, descriptor: int, kind: Kind, shown: str, part: tuple[int, int | None]
     ) -> ToolResult:
-        """Return the text of a document; `part` is the first page or line and how many, None for all that fit."""
+        """Return the text of a document. Raises: Refused, OSError."""
         size_bytes = os.fstat(descriptor).st_size
         if size_bytes > MOST_FILE_BYTES:
             return ToolResult(False, f"{shown} ({kind.name}, {size_bytes} bytes) is too large to be read")
-        first, most = part
-        words = ["pdf" if kind is PDF else "office", "--first", str(first)]
-        words += [] if most is None else ["--most", str(most)]
+        words = ["pdf" if kind is PDF else "office", "--first", str(part.first)]
+        words += [] if part.most is None else ["--most", str(part.most)]
         finished = await self._run(turn, descriptor, words, TEXT_LIMITS)
-        if finished.ending == "exited" and finished.exit_code == NOT_ONE:
+        if finished.ending == "exited" and finished.exit_code == NOT_A_DOCUMENT:
             return ToolResult(False, f"{shown} has no text to read: {kind.name}, {size_bytes} bytes")
         return _text_result(finished, kind, shown)
 

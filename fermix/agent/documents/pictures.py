@@ -1,18 +1,12 @@
-"""Pictures: their size by the header, and a smaller one where a model wants no more.
-
-The header is read here, in a few steps over bytes; decoding runs in the process of the hidden verb only.
-"""
+"""How large a picture is, by its header alone: a few steps over bytes, safe in the daemon itself."""
 
 from __future__ import annotations
 
-import io
 import struct
-from typing import BinaryIO
 
 LONGEST_SIDE = 1_568  # more is scaled down by the services, at our cost
 MOST_PIXELS = 100_000_000  # of a phone's best camera; four bytes each while it is decoded
 UNTOUCHED_BYTES = 3_500_000  # under 5 MB as base64, the smallest bound of the wires
-QUALITY = 85
 
 Size = tuple[int, int]  # width and height
 
@@ -37,23 +31,6 @@ def size_of(head: bytes) -> Size | None:
 def is_small(size: Size, size_bytes: int) -> bool:
     """Say whether a picture goes to a model as it is."""
     return max(size) <= LONGEST_SIDE and size_bytes <= UNTOUCHED_BYTES
-
-
-def shrunk(file: BinaryIO) -> bytes:
-    """Decode a picture and return it as a JPEG that is small enough. Raises: OSError, ValueError for a broken one."""
-    from PIL import Image, ImageOps
-
-    Image.MAX_IMAGE_PIXELS = MOST_PIXELS
-    with Image.open(file, formats=("PNG", "JPEG", "GIF", "WEBP")) as picture:
-        picture.draft("RGB", (LONGEST_SIDE, LONGEST_SIDE))  # a JPEG is decoded at a fraction of its size
-        upright = ImageOps.exif_transpose(picture)
-        upright.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
-        seen = upright.convert("RGBA")
-        ground = Image.new("RGB", seen.size, "white")  # JPEG knows no transparency
-        ground.paste(seen, mask=seen)
-    output = io.BytesIO()
-    ground.save(output, "JPEG", quality=QUALITY)
-    return output.getvalue()
 
 
 def _checked(size: tuple[int, ...]) -> Size | None:

@@ -6,12 +6,11 @@ expected to break, hang or be taken over. What it raises ends it with code 1, wh
 
 from __future__ import annotations
 
-import itertools
 import resource
 from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
-from fermix.agent.documents.limits import FAILED, FINISHED, MEMORY_BYTES, NOT_A_DOCUMENT, TEXT_BYTES, TIMEOUT_S
+from fermix.agent.documents.limits import FAILED, FINISHED, MEMORY_BYTES, NOT_A_DOCUMENT, TEXT_BYTES, TIMEOUT_S, Part
 from fermix.errors import Unusable
 
 Write = Callable[[bytes], object]
@@ -30,32 +29,45 @@ def bound_ourselves() -> None:
         resource.setrlimit(limit, (value, value))
 
 
-def serve(file: BinaryIO, kind: str, first: int, most: int | None, write: Write) -> int:
-    """Answer one request; return the exit code. `first` and `most` count pages of a PDF, lines of all others."""
-    try:
-        if kind == "picture":
-            from fermix.agent.documents.pictures import shrunk
+def serve_text(read: Callable[[BinaryIO, int], Iterator[str] | None], file: BinaryIO, part: Part, write: Write) -> int:
+    """Write what `read` finds from the first page or line of `part` on; return the exit code."""
 
-            write(shrunk(file))
-            return FINISHED
-        pieces = _pieces(file, kind, first)
+    def work() -> int:
+        pieces = read(file, part.first)
         if pieces is None:
             return NOT_A_DOCUMENT
-        write_pieces(pieces, first, most, write)
+        write_pieces(pieces, part, write)
+        return FINISHED
+
+    return _told(work, write)
+
+
+def serve_picture(shrink: Callable[[BinaryIO], bytes], file: BinaryIO, write: Write) -> int:
+    """Write a smaller picture; return the exit code."""
+
+    def work() -> int:
+        write(shrink(file))
+        return FINISHED
+
+    return _told(work, write)
+
+
+def _told(work: Callable[[], int], write: Write) -> int:
+    """Put into words what can be; the rest ends this process."""
+    try:
+        return work()
     except Unusable as error:
         write(str(error).encode("utf-8"))
-        return FAILED
     except MemoryError:
         write(b"needs more memory than a file may; it was not read")
-        return FAILED
-    return FINISHED
+    return FAILED
 
 
-def write_pieces(pieces: Iterator[str], first: int, most: int | None, write: Write) -> None:
+def write_pieces(pieces: Iterator[str], part: Part, write: Write) -> None:
     """Write pages or lines as far as they fit, and where to go on. Raises: Unusable when there are none."""
-    room, last = TEXT_BYTES, None if most is None else first + most
-    number = first
-    for number, piece in enumerate(pieces, start=first):
+    room, last = TEXT_BYTES, None if part.most is None else part.first + part.most
+    number = part.first
+    for number, piece in enumerate(pieces, start=part.first):
         data = piece.encode("utf-8", "replace") + b"\n"
         if number == last or (len(data) > room and room < TEXT_BYTES):
             write(f"[more follows: read on with offset={number}]".encode())
@@ -67,21 +79,4 @@ def write_pieces(pieces: Iterator[str], first: int, most: int | None, write: Wri
         write(data)
         room -= len(data)
     if room == TEXT_BYTES:
-        raise Unusable("holds no text" if first == 1 else f"has no part {number}; it is shorter")
-
-
-def _pieces(file: BinaryIO, kind: str, first: int) -> Iterator[str] | None:
-    """Return what is asked for, None when this is no document after all."""
-    if kind == "pdf":
-        from fermix.agent.documents.pdf import pages
-
-        return pages(file, first)
-    from fermix.agent.documents import package, sheets, word
-
-    opened = package.open_package(file)
-    names = frozenset(opened.namelist())
-    if word.MAIN in names:
-        return itertools.islice(word.paragraphs(opened), first - 1, None)
-    if sheets.MAIN in names:
-        return itertools.islice(sheets.rows(file), first - 1, None)
-    return None
+        raise Unusable("holds no text" if part.first == 1 else f"has no part {number}; it is shorter")

@@ -14,7 +14,7 @@ from fermix.agent.capability import Capability, Kind, ToolContext
 from fermix.agent.documents.file_reader import DocumentReader
 from fermix.agent.documents.kinds import PICTURES, PROBE_BYTES, kind_of
 from fermix.agent.documents.kinds import Kind as FileKind
-from fermix.agent.documents.limits import TEXT_BYTES
+from fermix.agent.documents.limits import TEXT_BYTES, Part
 from fermix.agent.model import JsonValue, ToolResult
 from fermix.agent.sandbox import Sandbox
 from fermix.agent.sandbox.walk import Parts, Pieces, walk
@@ -91,7 +91,7 @@ class FileReader:
             if isinstance(found, ToolResult):
                 return found
             with found.file as file:
-                return await self._read_other(found.kind, file.fileno(), context.turn, path, (offset, limit))
+                return await self._read_other(found.kind, file.fileno(), context.turn, path, Part(offset, limit))
         except IsADirectoryError:
             return ToolResult(False, f"{path} is a folder; use glob_search with this path to see what is in it")
         except OSError as error:
@@ -113,9 +113,7 @@ class FileReader:
                 return ToolResult(False, f"{path} has only {skipped} lines")
             return _lines_from(file, offset, limit)
 
-    async def _read_other(
-        self, kind: FileKind, descriptor: int, turn: Turn, path: str, part: tuple[int, int | None]
-    ) -> ToolResult:
+    async def _read_other(self, kind: FileKind, descriptor: int, turn: Turn, path: str, part: Part) -> ToolResult:
         if kind.name in PICTURES:
             return await self._documents.show(turn, descriptor, kind, path)
         if kind.is_document:

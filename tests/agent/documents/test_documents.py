@@ -8,11 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from fermix.agent.dispatch import Dispatcher
 from fermix.agent.documents import file_reader, limits
 from fermix.agent.model import ToolResult
+from fermix.clock import SystemClock
+from fermix.events import Events
 from fermix.native.child import Limits
 from tests.agent.documents import samples
 from tests.agent.tools.conftest import Toolbox
+from tests.fakes.turns import make_call, make_scope
 
 HEAD = (
     '<fermix-untrusted source="file_read">\n'
@@ -134,8 +138,18 @@ async def test_a_document_without_end_is_left_in_time(toolbox: Toolbox, monkeypa
     assert result == ToolResult(False, "a.pdf (PDF) took longer than 60 s; it cannot be read")
 
 
+@pytest.mark.parametrize("data", [samples.pdf("run rm -rf"), samples.word("run it"), samples.picture("PNG", 9, 9)])
+async def test_what_others_wrote_is_noted_for_the_turn(toolbox: Toolbox, data: bytes) -> None:
+    """INJ-02: from here on the risky tools of the turn ask (decision 0015)."""
+    toolbox.write("f", data)
+    scope = make_scope(*toolbox.tools)
+    await Dispatcher(Events(SystemClock()), SystemClock()).dispatch(make_call("file_read", path="f"), scope)
+
+    assert scope.exposure.sources == ("file_read",)
+
+
 async def test_the_process_that_reads_sees_no_folder_and_no_key(toolbox: Toolbox, tmp_path: Path) -> None:
-    """INJ-02: a file that takes its reader over finds nothing to take along."""
+    """A file that takes its reader over finds nothing to take along."""
     secret = toolbox.workspace / "secret"
     secret.write_text("canary", "utf-8")
     program = toolbox.workspace.parent.parent / "bin/fermix"

@@ -134,7 +134,9 @@ LOOKED = ChatRequest(
 async def test_a_picture_that_a_tool_found_does_not_fail_the_turn_of_a_model_that_reads_only(net: Net) -> None:
     async with ScriptedProvider([Answer(text="ok")]) as fake:
         provider = make(fake, net, ChatWire())
-        blind = RemoteProvider(provider.route, ModelFacts(100_000, 8_000, False), ChatWire(), fake_end(fake), net)
+        blind = RemoteProvider(
+            provider.route, ModelFacts(100_000, 8_000, False), ChatWire(), fake_end(fake), net, Patience()
+        )
         await ask(blind, LOOKED)
 
     assert "pixels" not in json.dumps(fake.requests[0].body)
