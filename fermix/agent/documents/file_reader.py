@@ -17,6 +17,7 @@ from fermix.agent.documents.limits import (
     NOT_A_DOCUMENT,
     TEXT_BYTES,
     TIMEOUT_S,
+    Part,
 )
 from fermix.agent.documents.pictures import MOST_PIXELS, is_small, size_of
 from fermix.agent.model import Image, ToolResult
@@ -40,9 +41,7 @@ class DocumentReader:
         self._workers = workers
         self._program = inner_program(program)
 
-    async def read(
-        self, turn: Turn, descriptor: int, kind: Kind, shown: str, part: tuple[int, int | None]
-    ) -> ToolResult:
+    async def read(self, turn: Turn, descriptor: int, kind: Kind, shown: str, part: Part) -> ToolResult:
         """Return the text of a document. Raises: Refused, OSError."""
         size_bytes = os.fstat(descriptor).st_size
         if size_bytes > MOST_FILE_BYTES:
