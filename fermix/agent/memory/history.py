@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
 
+from fermix.agent.deferral import TOOL_CALL
 from fermix.agent.markers import BEGINNING, NOT_RUN, STOPPED
 from fermix.agent.memory.rows import Note, Row, Stored
 from fermix.agent.model import AssistantMessage, ChatMessage, ToolCall, ToolMessage, UserMessage
@@ -107,7 +108,7 @@ class _Wire:
         for stored_id, call in self._calls.items():
             result = self._results.get(stored_id)
             text, ok = (NOT_RUN, False) if result is None else (result.text, result.ok)
-            self._messages.append(ToolMessage(call.id, call.name, text, ok))
+            self._messages.append(ToolMessage(call.id, _tool_of(call, result), text, ok))
         self._calls = {}
         self._results = {}
 
@@ -144,6 +145,11 @@ class _Wire:
 
 def _answers(item: Stored) -> bool:
     return isinstance(item, Note) or (isinstance(item, AssistantMessage) and not item.tool_calls)
+
+
+def _tool_of(call: ToolCall, result: ToolMessage | None) -> str:
+    """Name what ran: of a call through `tool_call` that is the tool behind it, by which later turns judge its words."""
+    return result.name if result is not None and call.name == TOOL_CALL else call.name
 
 
 def _joined(first: AssistantMessage, second: AssistantMessage) -> AssistantMessage:

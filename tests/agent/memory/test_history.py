@@ -168,6 +168,19 @@ def test_an_interrupted_batch_is_closed_with_not_run_results():
     )
 
 
+def test_result_of_a_call_through_the_bridge_keeps_the_name_of_its_tool():
+    """R-49: a later turn judges by it whether the words came from outside or from this machine."""
+    wrapped = ToolCall("wrapped01", "tool_call", {"name": "shell", "arguments": {}})
+    stored = (
+        UserMessage("a"),
+        AssistantMessage("", (wrapped,)),
+        ToolMessage("wrapped01", "shell", "out", True),
+        AssistantMessage("b"),
+    )
+
+    assert sendable(rows_of(*stored)) == stored
+
+
 def test_a_late_result_of_an_earlier_turn_is_not_taken_into_the_next():
     """CTX-03: pending ids belong to one turn."""
     stored = (
