@@ -41,6 +41,7 @@ def tools(sandbox: Sandbox, policy: Policy, approvals: Approvals, workers: Worke
             run=DirectoryAccess(sandbox, policy, approvals, workers).run,
             category="system",
             when_to_use="when a path that you need was refused as outside the allowed folders",
+            failure_modes=("without a yes within a minute the folder stays closed",),
             asks_owner=True,
             outside=False,
         ),

@@ -53,6 +53,8 @@ def tools(sandbox: Sandbox, workers: Workers, program: tuple[str, ...]) -> tuple
             run=reader.run,
             category="files",
             when_to_use="to see what is in a file whose path is known",
+            examples=('{"path": "notes.txt"}', '{"path": "app.log", "offset": 1200, "limit": 50}'),
+            failure_modes=("a long file comes in parts; each says with which offset the next one begins",),
         ),
         Capability(
             name="glob_search",
@@ -72,6 +74,8 @@ def tools(sandbox: Sandbox, workers: Workers, program: tuple[str, ...]) -> tuple
             run=globber.run,
             category="files",
             when_to_use="to see what is in a folder, or to find files by their names",
+            examples=('{"pattern": "*"}', '{"pattern": "**/*.py", "path": "src"}'),
+            failure_modes=("a pattern that matches very much is cut and says so; narrow it",),
         ),
     )
 

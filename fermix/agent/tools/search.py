@@ -60,6 +60,8 @@ def tools(sandbox: Sandbox, workers: Workers, program: tuple[str, ...]) -> tuple
             run=Searcher(sandbox, workers, program).run,
             category="files",
             when_to_use="to find out which file says something",
+            examples=('{"pattern": "invoice 2024"}', '{"pattern": "def .*_path", "path": "src", "regex": true}'),
+            failure_modes=("binary files and files over 16 MiB are passed over",),
         ),
     )
 

@@ -39,6 +39,11 @@ def tools(sandbox: Sandbox, workers: Workers) -> tuple[Capability, ...]:
             run=Shell(runner).run,
             category="system",
             when_to_use="for everything that no other tool does: programs, git, tests, counting, dates",
+            examples=('{"command": "wc -l *.csv"}', '{"command": "make test", "timeout_ms": 120000}'),
+            failure_modes=(
+                "folders outside the allowed ones are not there for a command",
+                "what it leaves running in the background is ended with it",
+            ),
             asks=asks,
             acts_in=runner.acts_in,
         ),
