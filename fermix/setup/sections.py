@@ -10,6 +10,7 @@ from fermix.agent.providers import overrides
 from fermix.agent.providers.catalog import PROVIDERS
 from fermix.agent.sandbox.settings import SandboxSettings
 from fermix.agent.tools import tool_search
+from fermix.agent.tools.image import choice as image
 from fermix.agent.tools.keys import TOOL_KEYS
 from fermix.agent.tools.web_search import settings as web_search
 from fermix.channels.catalog import CHANNELS
@@ -25,6 +26,7 @@ SECTIONS: Mapping[str, type[BaseModel]] = {
     **{spec.section: spec.settings for spec in CHANNELS},
     "sandbox": SandboxSettings,
     overrides.SECTION: overrides.RoutingSettings,
+    image.SECTION: image.ImageSettings,
     tool_search.SECTION: tool_search.ToolSearchSettings,
     web_search.SECTION: web_search.WebSearchSettings,
     TRANSCRIPTION: TranscriptionSettings,

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from fermix.agent.providers.catalog import PROVIDERS
+from fermix.agent.providers.settings import KeyedSettings
+from fermix.agent.tools.image.choice import GOOGLE_KEY, ImageSettings
 from fermix.agent.tools.web_search.settings import WebSearchSettings
 from fermix.config.model import Config
 from fermix.config.secret_store import SecretStore, find_key
@@ -22,6 +25,17 @@ class ToolKey:
     configured: Callable[[Config], Secret | None]
 
 
+def _of_chat(provider: str) -> ToolKey:
+    """The key that chats with a company also serves its other services."""
+    spec = next(spec for spec in PROVIDERS if spec.id == provider)
+
+    def configured(config: Config) -> Secret | None:
+        settings = config.section(spec.section, spec.settings)
+        return settings.api_key if isinstance(settings, KeyedSettings) else None
+
+    return ToolKey(spec.id, spec.key_variable or "", configured)
+
+
 TOOL_KEYS: tuple[ToolKey, ...] = (
     ToolKey("web_search.brave", "BRAVE_API_KEY", lambda config: config[WebSearchSettings].brave_api_key),
     ToolKey("web_search.exa", "EXA_API_KEY", lambda config: config[WebSearchSettings].exa_api_key),
@@ -29,6 +43,9 @@ TOOL_KEYS: tuple[ToolKey, ...] = (
     ToolKey("web_search.parallel", "PARALLEL_API_KEY", lambda config: config[WebSearchSettings].parallel_api_key),
     ToolKey("web_search.perplexity", "PERPLEXITY_API_KEY", lambda config: config[WebSearchSettings].perplexity_api_key),
     ToolKey("web_search.firecrawl", "FIRECRAWL_API_KEY", lambda config: config[WebSearchSettings].firecrawl_api_key),
+    _of_chat("openai"),
+    _of_chat("xai"),
+    ToolKey(GOOGLE_KEY, "GEMINI_API_KEY", lambda config: config[ImageSettings].google_api_key),
 )
 
 
