@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fermix.config.secrets import Secret, _KnownValues, redact, register_secret
+from fermix.config.secrets import PASSING_VALUES, Secret, _KnownValues, redact, register_secret
 
 CANARY = "canary/7+f&9=Zq-unlikely"
 
@@ -175,3 +175,44 @@ def test_reading_this_module_loads_no_library() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=5, check=True)
 
     assert done.stdout.strip() == ""
+
+
+def test_of_a_value_that_changes_the_last_ones_are_known() -> None:
+    """R-48: a token that is made anew each time is not kept for ever, nor forgotten while a command may have it."""
+    known = _KnownValues()
+    known.add("canary-lasting-1")
+    for number in range(PASSING_VALUES + 1):
+        known.add_passing("TOKEN", f"canary-passing-{number:04}")
+    known.add_passing("OTHER", "canary-other-1")
+
+    text = "canary-passing-0000 canary-passing-0001 canary-passing-0064 canary-other-1 canary-lasting-1"
+    assert known.replace(text) == "canary-passing-0000 [redacted] [redacted] [redacted] [redacted]"
+
+
+@pytest.mark.parametrize("kept", range(1, len(CANARY)))
+def test_what_a_cut_left_of_a_value_is_hidden(kept: int) -> None:
+    known = _KnownValues()
+    known.add(CANARY)
+    shown = known.replace_end(f"x{CANARY[:kept]}")
+
+    assert shown == (f"x{CANARY[:kept]}" if kept < 4 else "x[redacted]")
+
+
+def test_a_cut_through_a_character_of_a_value_hides_it_too() -> None:
+    known = _KnownValues()
+    known.add("canary-漢字漢字")
+    cut = "x canary-漢字".encode()[:-1].decode("utf-8", "replace")
+
+    assert known.replace_end(cut) == "x [redacted]"
+    assert known.replace_end("nothing of it\ufffd") == "nothing of it\ufffd"
+
+
+@given(st.text(alphabet="ab", max_size=40), st.integers(0, 11))
+def test_an_end_is_hidden_if_and_only_if_a_value_begins_so(before: str, kept: int) -> None:
+    value = "abbabaabbaab"
+    known = _KnownValues()
+    known.add(value)
+    text = before + value[:kept]
+    longest = max((size for size in range(4, len(value)) if text.endswith(value[:size])), default=0)
+
+    assert known.replace_end(text) == (text[: len(text) - longest] + "[redacted]" if longest else text)

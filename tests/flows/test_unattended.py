@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import shlex
 import subprocess
 import sys
@@ -43,10 +45,12 @@ def test_a_confined_program_may_ask_but_neither_stop_nor_grant(tmp_path: Path, f
     with scripted(tmp_path, [{"text": "fine"}]) as url, running(tmp_path, compatible(url)) as product:
         stopped = confined(product, "stop")
         refused = [confined(product, "ask", text).stdout for text in (f"/grant path {folder}", "/stop", "/confirm X")]
+        changed = [confined(product, "sandbox", "mode", mode) for mode in ("strict", "open")]
         answered = confined(product, "ask", "are you there?")
 
         assert (stopped.returncode, "runs without a person" in stopped.stderr) == (1, True)
         assert ["runs without a person" in text for text in refused] == [True, True, True]
+        assert [(done.returncode, "runs without a person" in done.stderr) for done in changed] == [(1, True), (1, True)]
         assert answered.stdout.strip() == "fine"
         assert product.run("status", "--json").returncode in (0, 1)
 
@@ -97,3 +101,41 @@ def test_channels_tells_what_is_configured(tmp_path: Path) -> None:
     assert "everybody is denied" in rows["slack"]["problem"]
     assert "telegram   on, owner 123456789, 0 guests" in shown.stdout
     assert "Nobody was denied" in shown.stdout
+
+
+def test_a_command_that_is_granted_at_the_terminal_is_a_tool_of_the_next_turn(tmp_path: Path) -> None:
+    """Issue 4: a change of the policy builds the tools again, no restart in between."""
+    script: list[dict[str, object]] = [
+        {"calls": [{"name": "run_say", "arguments": {"args": ["said"]}}]},
+        {"text": "done"},
+    ]
+    with scripted(tmp_path, script) as url, running(tmp_path, compatible(url)) as product:
+        granted = at_terminal(product, "grant", "command", "say", "--", "touch")
+        product.run("ask", "say it")
+        listed = json.loads(product.run("sandbox", "--json").stdout)["commands"]
+        revoked = product.run("revoke", "command", "say")
+
+        assert (tmp_path / "fermix/workspace/said").exists(), granted
+        assert [row["program"] for row in listed] == ["/usr/bin/touch"]
+        assert revoked.returncode == 0
+        assert json.loads(product.run("sandbox", "--json").stdout)["commands"] == []
+
+
+def at_terminal(product: Product, *argv: str) -> str:
+    """Run a verb at a terminal, type yes; what the screen showed."""
+    ours, theirs = pty.openpty()
+    os.write(ours, b"yes\n")
+    subprocess.run(
+        [*program(), *argv],
+        env=product.environ,
+        cwd=product.user_home,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        timeout=60,
+        check=True,
+    )
+    shown = os.read(ours, 65_536).decode()
+    os.close(theirs)
+    os.close(ours)
+    return shown

@@ -274,7 +274,37 @@ async def test_a_typed_grant_is_confirmed_and_a_revoke_is_not(tmp_path: Path) ->
         assert "1 granted folder" not in (await scene.say("/sandbox"))[0]
 
 
-@pytest.mark.parametrize("text", ["/grant", "/grant /x", "/grant path", "/revoke x", "/sandbox mode", "/sandbox what"])
+async def test_a_variable_and_a_program_are_granted_like_a_folder(tmp_path: Path) -> None:
+    """Reference 3, section 5.2; issue 4: the same words, question and record in a chat."""
+    async with scene_in(tmp_path) as scene:
+        asked = await scene.say("/grant env TICKETS")
+        await scene.say(f"/confirm {found(CODE, asked)}")
+        asked = await scene.say("/grant command say -- /usr/bin/date '+two words'")
+        assert 'commands.say.args = ["+two words"]' in asked[0]
+        await scene.say(f"/confirm {found(CODE, asked)}")
+        listed = (await scene.say("/sandbox env"))[0], (await scene.say("/sandbox commands"))[0]
+        revoked = await scene.say("/revoke command say")
+
+        assert "TICKETS: has no value: the daemon has none" in listed[0]
+        assert "run_say: /usr/bin/date" in listed[1]
+        assert revoked[0].startswith("Done.")
+        assert len(list((tmp_path / "user/.fermix/grants").iterdir())) == 3
+
+
+async def test_a_path_is_explained_to_the_owner_alone(tmp_path: Path) -> None:
+    """Where a link leads is nobody else's business."""
+    async with scene_in(tmp_path) as scene:
+        assert "closed: protected" in (await scene.say("/sandbox explain ~/.ssh/a b"))[0]
+        assert "open: it lies in the workspace" in (await scene.say("/sandbox explain ~/.fermix/workspace"))[0]
+        assert "Only the owner" in (await scene.say("/sandbox explain /etc", sender="2"))[0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["/grant", "/grant /x", "/grant path", "/revoke x", "/sandbox mode", "/sandbox what", "/grant env",
+     "/grant env A B", "/grant command x --", "/sandbox env set X date", "/sandbox env 'open",
+     "/sandbox commands enable x"],
+)  # fmt: skip
 async def test_any_other_form_gets_the_usage(tmp_path: Path, text: str) -> None:
     async with scene_in(tmp_path) as scene:
         assert (await scene.say(text))[0].startswith("Write `/grant path FOLDER`")
@@ -286,6 +316,14 @@ async def test_any_other_form_gets_the_usage(tmp_path: Path, text: str) -> None:
         ("/grant path /tmp", "2", "for the owner"),
         ("/revoke path /tmp", "2", "for the owner"),
         ("/sandbox mode open", "2", "only the owner"),
+        ("/sandbox env allow TICKETS", "2", "only the owner"),
+        ("/sandbox env set TICKETS -- date", "2", "only the owner"),
+        ("/sandbox commands enable dev_tools", "2", "only the owner"),
+        ("/sandbox env deny TICKETS", "2", "Done."),
+        ("/grant env TICKETS", "2", "for the owner"),
+        ("/grant command x -- /usr/bin/date", "2", "for the owner"),
+        ("/grant env LD_PRELOAD", "1", "never passed"),
+        ("/grant command x -- /bin/sh", "1", "runs whatever it is given"),
         ("/sandbox mode standard", "3", "for the owner"),
         ("/sandbox mode strict", "2", "Done."),
         ("/sandbox mode standard", "1", "is standard already"),

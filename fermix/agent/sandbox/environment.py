@@ -6,11 +6,13 @@ the values that helpers print are then asked for by `lookup.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from fermix.agent.sandbox.names import CHANNEL_KEYS, DEFAULT_NAMES, why_never_passed
-from fermix.agent.sandbox.programs import NoProgram
+from fermix.agent.sandbox.programs import NoProgram, find_program, lies_in
 from fermix.agent.sandbox.settings import EnvSettings, Source
 from fermix.config.secrets import register_passing
 from fermix.native.child import child_environment
@@ -32,8 +34,6 @@ UNATTENDED = {
     "DEBIAN_FRONTEND": "noninteractive",
 }
 
-FindHelper = Callable[[Source], tuple[str, ...]]
-
 
 @dataclass(frozen=True, slots=True)
 class Helper:
@@ -47,12 +47,13 @@ class Helper:
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """What one command is to get besides the base: values that are known, helpers to ask, and of what cannot be had
-    the reason.
+    the reason. `environment` is the whole one of the helpers.
     """
 
-    values: Mapping[str, str]
-    helpers: tuple[Helper, ...]
-    missing: Mapping[str, str]
+    values: Mapping[str, str] = field(default_factory=dict[str, str])
+    helpers: tuple[Helper, ...] = ()
+    missing: Mapping[str, str] = field(default_factory=dict[str, str])
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 class Variables:
@@ -72,9 +73,13 @@ class Variables:
         """Return the whole environment of our own program, where a tool runs it in a process of its own."""
         return {**child_environment(self._environ, OWN_NAMES), **own_variables(self._environ)}
 
-    def of_helpers(self) -> dict[str, str]:
-        """Return the whole environment of a helper."""
-        return child_environment(self._environ, FOR_HELPERS)
+    def of_helpers(self, changeable: Collection[Path]) -> dict[str, str]:
+        """Return the whole environment of a helper. Blocking. It finds no program in a folder of `changeable`, whose
+        programs a command may have put there.
+        """
+        kept = child_environment(self._environ, FOR_HELPERS)
+        folders = (Path(text) for text in kept.get("PATH", "").split(os.pathsep) if text.startswith("/"))
+        return {**kept, "PATH": os.pathsep.join(str(path) for path in folders if not lies_in(path, changeable))}
 
     def passes(self, name: str, env: EnvSettings) -> bool:
         """Say whether commands may get this variable."""
@@ -96,32 +101,37 @@ class Variables:
             return f"from the helper {source.command}"
         return "from the daemon's environment" if name in self._environ else "has no value: the daemon has none"
 
-    def wanted(self, names: Collection[str], env: EnvSettings, find: FindHelper) -> Wanted:
-        """Sort these variables by where they come from. Blocking. `find` returns a helper's command line,
-        or raises NoProgram.
+    def wanted(self, names: Collection[str], env: EnvSettings, changeable: Collection[Path]) -> Wanted:
+        """Sort these variables by where they come from. Blocking. `changeable`: the folders that commands may change.
 
         What is allowed by name is hidden in outputs from now on.
         """
         values: dict[str, str] = {}
         helpers: list[Helper] = []
         missing: dict[str, str] = {}
+        environment = self.of_helpers(changeable)
         for name in names:
             source = env.sources.get(name)
             if not self.passes(name, env):
                 missing[name] = f"it is not allowed; the owner can type `/grant env {name}`"
-            elif source is not None and source.source == "command":
-                _add_helper(name, source, find, helpers, missing)
+            elif source is not None and source.command is not None:
+                try:
+                    helpers.append(Helper(name, _argv(source, environment, changeable), source.timeout_ms / 1_000))
+                except NoProgram as error:
+                    missing[name] = f"its helper cannot be run: {error}"
             elif (value := self._environ.get(name)) is None:
                 missing[name] = "the daemon was started without it"
             else:
                 values[name] = value
                 if name in env.allow:
                     register_passing(name, value)
-        return Wanted(values, tuple(helpers), missing)
+        return Wanted(values, tuple(helpers), missing, environment)
 
 
-def _add_helper(name: str, source: Source, find: FindHelper, helpers: list[Helper], missing: dict[str, str]) -> None:
-    try:
-        helpers.append(Helper(name, find(source), source.timeout_ms / 1_000))
-    except NoProgram as error:
-        missing[name] = f"its helper cannot be run: {error}"
+def _argv(source: Source, environment: Mapping[str, str], changeable: Collection[Path]) -> tuple[str, ...]:
+    """Return a helper's command line. Raises: NoProgram, also once a command could have put another in its place."""
+    program = find_program(source.command or "", environment["PATH"])
+    files = (program, *(Path(argument) for argument in source.args if argument.startswith("/")))
+    if any(lies_in(path, changeable) for path in files):
+        raise NoProgram("it lies in a folder that commands may change")
+    return str(program), *source.args

@@ -33,14 +33,14 @@ class Passed:
         return "".join(f"\n[{name} has no value here: {reason}]" for name, reason in self.missing.items())
 
 
-async def look_up(wanted: Wanted, environment: Mapping[str, str], *, together_s: float = ALL_TOGETHER_S) -> Passed:
+async def look_up(wanted: Wanted, *, together_s: float = ALL_TOGETHER_S) -> Passed:
     """Ask every helper; all together take at most 5 seconds. One that gives no value is never an error."""
     until = asyncio.get_running_loop().time() + together_s
     free = asyncio.Semaphore(AT_ONCE)
 
     async def ask(helper: Helper) -> None:
         async with free:
-            answer = await _ask(helper, environment, until - asyncio.get_running_loop().time())
+            answer = await _ask(helper, wanted.environment, until - asyncio.get_running_loop().time())
         (values if answer.ok else missing)[helper.name] = answer.text
 
     values, missing = dict(wanted.values), dict(wanted.missing)

@@ -16,16 +16,18 @@ class NoProgram(Exception):
 
 def find_program(stated: str, search_path: str) -> Path:
     """Return the whole path of a program named by it, or by a name on PATH. Raises: NoProgram."""
+    if not stated.isprintable():  # nor a name that no file system takes
+        raise NoProgram("its name holds what cannot be shown")
     if "/" in stated:
         path = Path(stated)
     else:
         folders = (folder for folder in search_path.split(os.pathsep) if folder.startswith("/"))
         found = shutil.which(stated, path=os.pathsep.join(folders))  # never in the current folder
         if found is None:
-            raise NoProgram(f"{stated} is not on PATH")
+            raise NoProgram(f'there is no program "{stated}" on PATH')
         path = Path(found)
     if not path.is_absolute() or not path.is_file() or not os.access(path, os.X_OK):
-        raise NoProgram(f"{stated} is no program that can be run")
+        raise NoProgram(f'"{stated}" is no program that can be run')
     return path
 
 

@@ -60,7 +60,7 @@ class CommandRunner:
             cwd, note = await self._workers.run(self._folder, turn, _folder_of(arguments))
             confined = await self._workers.run(partial(sandbox.confined, turn, offline=offline))
             wanted = await self._workers.run(sandbox.wanted, turn, needs)
-            passed = await look_up(wanted, sandbox.variables.of_helpers())
+            passed = await look_up(wanted)
             if needs is not None and passed.missing:
                 return ToolResult(False, f"the command was not run, since it needs this:{passed.note()}")
             environment = {**passed.variables, **confined.environment}

@@ -12,9 +12,8 @@ from pathlib import Path
 
 from fermix.agent.sandbox.environment import Variables, Wanted
 from fermix.agent.sandbox.place import Place
-from fermix.agent.sandbox.programs import NoProgram, find_program, lies_in
 from fermix.agent.sandbox.roots import Root, Roots, real
-from fermix.agent.sandbox.settings import SandboxSettings, Source
+from fermix.agent.sandbox.settings import SandboxSettings
 from fermix.agent.sandbox.walls import Confinement, told
 from fermix.agent.turn import Turn
 from fermix.errors import OutsideSandbox, Refused
@@ -141,17 +140,9 @@ class Sandbox:
         """
         env = self._settings.env
         if turn.trust is not Trust.OPERATOR:
-            return Wanted({}, (), {})
+            return Wanted()
         folders = [root.path for root in self.roots_for(turn)]
-        chosen = self.variables.names(env) if names is None else names
-        return self.variables.wanted(chosen, env, lambda source: self._helper(source, folders))
-
-    def _helper(self, source: Source, folders: Collection[Path]) -> tuple[str, ...]:
-        program = find_program(source.command or "", self.search_path)
-        files = (program, *(Path(argument) for argument in source.args if argument.startswith("/")))
-        if any(lies_in(path, folders) for path in files):
-            raise NoProgram("it lies in a folder that commands may change")
-        return str(program), *source.args
+        return self.variables.wanted(self.variables.names(env) if names is None else names, env, folders)
 
     def prepare(self) -> None:
         """Find out what holds commands here and remove what those of a killed daemon left. Blocking."""

@@ -9,6 +9,7 @@ import shlex
 
 from fermix.agent.approvals import Origin, Seam
 from fermix.agent.sandbox import Change
+from fermix.agent.sandbox.changes import SetEnv
 from fermix.agent.sandbox.words import read
 from fermix.errors import FermixError
 from fermix.gateway.command import Command, CommandContext
@@ -25,6 +26,8 @@ USAGE = (
     "`/sandbox env set NAME -- PROGRAM ARGUMENTS`, `/sandbox commands profile bare|assistant|extended` and "
     "`/sandbox commands enable|disable ai_tools|dev_tools`."
 )
+
+NOT_YOURS = "This would open more, and only the owner of this agent may do that."
 
 
 async def _grant(context: CommandContext) -> None:
@@ -65,13 +68,15 @@ async def _change(context: CommandContext, words: list[str]) -> None:
 async def _changed(context: CommandContext, change: Change) -> str | None:
     """Do it, or ask first; returns what else to say. Raises: FermixError."""
     policy, origin = context.policy, Origin.of(context.message)
+    if isinstance(change, SetEnv) and context.sender.trust is not Trust.OPERATOR:
+        return NOT_YOURS  # nor is which programs there are
     by = f"{origin.user_id} on {origin.channel}"
     proposal = await policy.propose(change)
     if not proposal.widens:
         applied = await policy.apply(proposal, proposal.seal, by)
         return f"Done.\n\n{fenced(applied.diff())}"
     if context.sender.trust is not Trust.OPERATOR:
-        return "This would open more, and only the owner of this agent may do that."
+        return NOT_YOURS
     seam = Seam(origin, shared=not context.message.private)
     new = await context.approvals.put(policy.approval_request(proposal, by), seam, context.replier.send)
     return None if new else "I have asked you that already; answer the question above."

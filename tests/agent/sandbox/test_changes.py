@@ -187,7 +187,7 @@ async def test_where_all_variables_pass_a_revoked_one_is_denied(scene: Scene) ->
         ("grant env TICKETS", "is allowed already"),
         ("sandbox env deny LANG", "is denied already"),
         ("revoke env NEVER", "is not allowed by name"),
-        ("sandbox env set X -- no-such-program", "is not on PATH"),
+        ("sandbox env set X -- no-such-program", "there is no program"),
         ("sandbox env set X -- date +\u202eY", "one line of printable text"),
         ("sandbox env set X -- ./date", "no program that can be run"),
         ("sandbox env set X -- /etc/passwd", "no program that can be run"),

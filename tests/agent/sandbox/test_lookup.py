@@ -63,7 +63,7 @@ def scene(tmp_path: Path) -> object:
 
 async def passed(sandbox: Sandbox, trust: Trust = Trust.OPERATOR, together_s: float = 5) -> dict[str, dict[str, str]]:
     wanted = sandbox.wanted(make_turn(trust=trust))
-    found = await look_up(wanted, sandbox.variables.of_helpers(), together_s=together_s)
+    found = await look_up(wanted, together_s=together_s)
     return {"values": dict(found.variables), "missing": dict(found.missing)}
 
 
@@ -179,12 +179,25 @@ async def test_a_helper_that_a_command_could_have_changed_is_not_run(scene: Scen
         assert found["missing"] == {"HELPED": "its helper cannot be run: it lies in a folder that commands may change"}
 
 
+async def test_a_helper_finds_no_program_that_a_command_could_have_put_there(scene: Scene) -> None:
+    """What it calls by a bare name runs without walls too."""
+    fooling = scene.home.workspace / "date"
+    fooling.write_text("#!/bin/sh\necho fooled\n", encoding="utf-8")
+    fooling.chmod(0o700)
+    environ = {**ENVIRON, "PATH": f"{scene.home.workspace}:.:/usr/bin:/bin"}
+    sandbox = scene.sandbox(
+        environ, allow=("A", "B"), A=scene.source("date +A"), B={"command": "date", "args": ("+B",)}
+    )
+
+    assert await passed(sandbox) == {"values": {"A": "A", "B": "B"}, "missing": {}}
+
+
 async def test_a_helper_that_is_not_there_is_told_of(scene: Scene) -> None:
     sandbox = scene.sandbox(allow=("A", "B"), A={"command": "no-such"}, B={"command": "/etc/passwd"})
 
     assert (await passed(sandbox))["missing"] == {
-        "A": "its helper cannot be run: no-such is not on PATH",
-        "B": "its helper cannot be run: /etc/passwd is no program that can be run",
+        "A": 'its helper cannot be run: there is no program "no-such" on PATH',
+        "B": 'its helper cannot be run: "/etc/passwd" is no program that can be run',
     }
 
 
