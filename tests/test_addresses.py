@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
+from hypothesis import HealthCheck, given, settings
 
 from fermix.addresses import Target, is_public, parse
 from fermix.errors import Refused
+from tests.judges.addresses import ADDRESSES, URLS, check_number, check_url, is_inside
+
+TRIED = settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
 
 INSIDE = [
     "0.0.0.0", "10.0.0.1", "100.64.0.1", "100.100.100.200", "127.0.0.1", "127.1.2.3", "168.63.129.16",
@@ -104,3 +110,29 @@ def test_a_redirect_is_judged_like_everything_else(location: str) -> None:
     """NET-01."""
     with pytest.raises(Refused):
         parse(location, "https://example.com/x/y")
+
+
+@TRIED
+@given(ADDRESSES)
+def test_a_second_judge_agrees_on_numbers(text: str) -> None:
+    """NET-03. A hundred thousand of them: tests/proof/test_fuzz.py."""
+    check_number(text)
+
+
+@TRIED
+@given(URLS)
+def test_a_second_judge_agrees_on_addresses(url: str) -> None:
+    """NET-01, NET-03."""
+    check_url(url)
+
+
+@pytest.mark.parametrize("text", [one for one in INSIDE if ":" in one or one[:1].isdigit()])
+def test_the_second_judge_knows_the_same_places(text: str) -> None:
+    """A judge that finds nothing wrong anywhere would prove nothing."""
+    with pytest.raises((AssertionError, OSError)):
+        _must_be_public(text)
+
+
+def _must_be_public(text: str) -> None:
+    packed = socket.inet_pton(socket.AF_INET6 if ":" in text else socket.AF_INET, text)
+    assert not is_inside(int.from_bytes(packed, "big"), len(packed) * 8)
