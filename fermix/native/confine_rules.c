@@ -112,7 +112,8 @@ void restrict_files(long version)
  * sockets that no network namespace knows (those of a virtual machine to its host), and Unix sockets where those of
  * others can be reached by name, through which a desktop's own services would run anything. A pair of datagram
  * sockets is as good as a socket: each end can be connected elsewhere. io_uring would make sockets past this filter.
- * In a user namespace of its own a command would have all powers again, if only over what it makes there.
+ * In a user namespace of its own a command would have all powers again, if only over what it makes there. Programs in
+ * the kernel, its counters and faults handled by programs are what attacks on the kernel itself are made of.
  */
 void restrict_calls(long landlock)
 {
@@ -123,6 +124,7 @@ void restrict_calls(long landlock)
         LOAD(arch), IS(OUR_ARCH, 1, 0), ANSWER(no),
         LOAD(nr), BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 0x40000000, 0, 1), ANSWER(no), /* the x32 numbers */
         REFUSE(SYS_io_uring_setup), REFUSE(SYS_keyctl), REFUSE(SYS_add_key), REFUSE(SYS_request_key),
+        REFUSE(SYS_bpf), REFUSE(SYS_perf_event_open), REFUSE(SYS_userfaultfd),
         IS(SYS_clone3, 0, 1), ANSWER(SECCOMP_RET_ERRNO | ENOSYS), /* no filter sees its flags; clone is tried next */
         IS(SYS_unshare, 1, 0), IS(SYS_clone, 0, 4), LOAD(args[0]),
         BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, CLONE_NEWUSER, 0, 1), ANSWER(no), ANSWER(yes),

@@ -36,6 +36,10 @@ class Place:
     walls: Walls
     form: Form
 
+    @property
+    def behind(self) -> Behind:
+        return Behind(self.walls, self.form)
+
     async def run(self, script: str, *, limits: Limits | None = None, **changes: object) -> Finished:
         walls = replace(self.walls, **changes)  # pyright: ignore[reportArgumentType] - fields of Walls
         return await run_child(
