@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 import fastjsonschema
 
 from fermix.agent.approvals import Approvals
+from fermix.agent.arguments import mended
 from fermix.agent.capability import Capability, ToolContext
 from fermix.agent.consent import Consent
 from fermix.agent.exposure import Exposure
@@ -81,7 +82,7 @@ class Dispatcher:
             return ToolResult(False, str(NotAllowed(call.name[:64])), denied=True)
         if call.problem is not None:
             return ToolResult(False, bounded(valid_text(call.problem), PROBLEM_CHARS))
-        result = await self._run(call, capability, scope)
+        result = await self._run(mended(call, capability), capability, scope)
         if _is_stopping():  # a tool's library took the cancellation for its own: nothing may start after this
             raise asyncio.CancelledError
         shown = presentable(result, capability, output_chars=scope.output_chars)

@@ -35,6 +35,7 @@ _BROKEN = (ValueError, TypeError, AttributeError, KeyError, IndexError, OSError,
 def compiled(capability: Capability) -> CheckArguments:
     """Return the check of a tool's arguments; it raises JsonSchemaValueException for those that do not fit.
 
+    Takes some milliseconds for a schema that is new, so hundreds of them are compiled on the workers first.
     Raises: Unusable when its schema is none of an object, is too large, points elsewhere or does not compile.
     """
     schema = capability.parameters
