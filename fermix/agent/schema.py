@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from functools import lru_cache
 from typing import NoReturn
 
@@ -79,20 +79,14 @@ def _part(key: str, value: JsonValue) -> JsonValue:
     return {name: _part("", each) for name, each in value.items()} if key in BY_NAME else _without_patterns(value)
 
 
-class _NoFetching(Mapping[str, Callable[[str], JsonValue]]):
+class _NoFetching(dict[str, Callable[[str], JsonValue]]):
     """A handler for every scheme there is; fastjsonschema fetches by itself what has none."""
 
     def __contains__(self, scheme: object) -> bool:
         return True
 
-    def __getitem__(self, scheme: str) -> Callable[[str], JsonValue]:
+    def __missing__(self, scheme: str) -> Callable[[str], JsonValue]:
         return _refuse_to_fetch
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(())
-
-    def __len__(self) -> int:
-        return 0
 
 
 def _refuse_to_fetch(uri: str) -> NoReturn:

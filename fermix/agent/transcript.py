@@ -102,13 +102,11 @@ class Transcript:
         if not isinstance(whole, ToolMessage) or whole.call_id in self._shortened or _is_small(whole):
             return 0
         kept = self._recalls and self._originals_bytes + text_bytes(whole.text) <= MOST_ORIGINALS_BYTES
-        saved = self._replace(place, digest(whole, recalls=kept))
-        if saved:
-            self._shortened.add(whole.call_id)
-        if saved and kept:
+        self._shortened.add(whole.call_id)
+        if kept:
             self._originals[whole.call_id] = whole.text
             self._originals_bytes += text_bytes(whole.text)
-        return saved
+        return self._replace(place, digest(whole, recalls=kept))
 
     def _empty(self, place: int) -> int:
         """Leave only the notice of a digest."""
@@ -137,7 +135,7 @@ def digest(result: ToolMessage, *, recalls: bool) -> ToolMessage:
 
 
 def _is_small(result: ToolMessage) -> bool:
-    """Tell whether a digest would gain nothing; one that an earlier turn made is small too."""
+    """Tell whether a digest might not be shorter; one that an earlier turn made is small too."""
     return len(result.text) <= 2 * DIGEST_CHARS and not result.images
 
 
