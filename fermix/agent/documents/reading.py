@@ -7,6 +7,7 @@ with a bound on memory and time; whatever becomes of it, the daemon gets text or
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -31,13 +32,15 @@ class Reading:
     async def text(self, kind: str, data: bytes, turn: Turn, options: Mapping[str, str]) -> str:
         """Return a document as text; its kind is one of `served.py`. Raises: Unusable when the bounds did not do."""
         confined = await self._workers.run(self._sandbox.confined_reader, turn)
+        owner = None if confined.behind is not None else os.getpid()  # whom it ends with, where no walls end it
         finished = await run_child(
             [*inner_program(self._program), "_convert"],
             cwd=Path("/"),
             env=confined.environment,
-            stdin=json.dumps([kind, dict(options)]).encode("ascii") + b"\n" + data,
+            stdin=json.dumps([kind, dict(options), owner]).encode("ascii") + b"\n" + data,
             limits=LIMITS,
             behind=confined.behind,
+            errors="dropped",
         )
         if finished.ending == "exited" and finished.exit_code == 0:
             return finished.output.decode("utf-8", "replace")
