@@ -24,6 +24,7 @@ from fermix.agent.window import message_tokens, prompt_tokens, request_tokens, t
 
 BUDGET_SHARE = 0.85  # of what a request may hold; an estimate of four bytes a token is that far off for code
 DIGEST_CHARS = 800
+LEFT_OUT = "(left out)"
 WHOLE_STEPS = 2  # before the one being answered; a model works with what it has just read
 RECOVERY_ROUNDS = 3
 MOST_ORIGINALS_BYTES = 67_108_864  # of one turn; what comes after that is shortened all the same
@@ -109,11 +110,14 @@ class Transcript:
         return self._replace(place, digest(whole, recalls=kept))
 
     def _empty(self, place: int) -> int:
-        """Leave only the notice of a digest."""
+        """Leave only the notice of a digest, with an empty frame where there was one: later turns go by it."""
         short = self._messages[place]
         if not isinstance(short, ToolMessage) or short.call_id not in self._shortened:
             return 0
-        return self._replace(place, replace(short, text=short.text.partition("\n")[0]))
+        notice, _, ends = short.text.partition("\n")
+        foreign = unframed(ends)
+        text = notice if foreign is None else f"{notice}\n{framed(LEFT_OUT, foreign[0])}"
+        return self._replace(place, replace(short, text=text))
 
     def _replace(self, place: int, short: ToolMessage) -> int:
         saved = message_tokens(self._messages[place]) - message_tokens(short)

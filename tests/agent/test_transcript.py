@@ -86,6 +86,16 @@ def test_turn_that_outgrows_its_digests_keeps_their_notices() -> None:
     assert len(originals) == 97
 
 
+def test_notice_of_words_from_outside_keeps_an_empty_frame() -> None:
+    """R-49: a later turn knows by it that this conversation has read something from outside."""
+    turn, _ = after(10, framed(LONG, "web_fetch"), counted=1_000_000)
+
+    turn.make_room(FACTS)
+
+    first = turn.new[1].text.partition("\n")[2]
+    assert unframed(first) == ("web_fetch", "(left out)")
+
+
 def test_server_that_counts_nothing_is_helped_by_our_own_estimate() -> None:
     turn, _ = after(9, counted=0)
 
@@ -261,7 +271,7 @@ def test_whatever_is_shortened_every_call_keeps_its_result(steps: list[list[str]
     assert list(map(without_text, before)) == list(map(without_text, after))
     for whole, short in zip(before, after, strict=True):
         assert len(short.text) <= len(whole.text)
-        assert is_framed(short.text) == (is_framed(whole.text) and "\n" in short.text)
+        assert is_framed(whole.text) == is_framed(short.text)
 
 
 def without_text(message: ChatMessage) -> ChatMessage:
