@@ -20,11 +20,11 @@ MOST_ARGUMENTS = 64
 MOST_ARGUMENT_CHARS = 20_000
 
 DENIED = frozenset({
-    "attr-source", "config-env", "exec", "exec-path", "ext-diff", "file", "git-dir", "gpg-sign", "html-path",
-    "ignore-submodules", "info-path", "interactive", "man-path", "namespace", "no-index", "open-files-in-pager",
-    "output", "output-directory", "paginate", "pathspec-from-file", "receive-pack", "recurse-submodules",
-    "reedit-message", "shallow-file", "show-signature", "submodule", "super-prefix", "template", "textconv",
-    "upload-pack", "verify-signatures", "work-tree",
+    "attr-source", "autostash", "config-env", "exec", "exec-path", "ext-diff", "file", "git-dir", "gpg-sign",
+    "html-path", "ignore-submodules", "info-path", "interactive", "man-path", "namespace", "no-index",
+    "open-files-in-pager", "output", "output-directory", "paginate", "pathspec-from-file", "receive-pack",
+    "recurse-submodules", "reedit-message", "shallow-file", "show-signature", "submodule", "super-prefix", "template",
+    "textconv", "upload-pack", "verify-signatures", "work-tree",
 })  # fmt: skip
 WHOLE_WORDS = frozenset({"text"})  # options of their own that only look like the beginning of a denied one
 
@@ -45,6 +45,8 @@ class Command:
 _OUR_DIFF = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty")
 _DIFF = Command(_OUR_DIFF, letters="O", valued="SGUlLnIMCBX")
 _LOG = Command(("--no-show-signature", *_OUR_DIFF), letters="O", valued="SGUlLnIMCBX")
+# Quiet, since its list of changed files has git started in a folder that only now became a submodule.
+_OUR_CHECKOUT = ("--quiet", "--no-recurse-submodules")
 _ASKING = frozenset({"edit", "patch"})
 
 READING: Mapping[str, Command] = {
@@ -57,7 +59,7 @@ READING: Mapping[str, Command] = {
 WRITING: Mapping[str, Command] = {
     "add": Command(denied=_ASKING, letters="iep"),
     "commit": Command(("--no-gpg-sign",), denied=_ASKING, letters="FtSepc", valued="mCu"),
-    "checkout": Command(("--no-recurse-submodules",), denied=_ASKING, letters="p", valued="bB"),
+    "checkout": Command(_OUR_CHECKOUT, denied=_ASKING, letters="p", valued="bB"),
     "pull": Command(("--no-recurse-submodules",), denied=_ASKING, letters="Se", valued="sXjo"),
 }
 

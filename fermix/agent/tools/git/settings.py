@@ -17,10 +17,11 @@ OVERRIDES = (
     f"core.askPass={NOBODY}", "core.quotePath=false", "core.attributesFile=/dev/null", "credential.helper=",
     "submodule.recurse=false", "diff.ignoreSubmodules=dirty", "fetch.recurseSubmodules=false", "gc.auto=0",
     "maintenance.auto=false", "commit.gpgSign=false", "tag.gpgSign=false", "log.showSignature=false",
-    "merge.verifySignatures=false", f"gpg.program={NOBODY}", f"gpg.openpgp.program={NOBODY}",
-    f"gpg.x509.program={NOBODY}", f"gpg.ssh.program={NOBODY}", "gpg.ssh.defaultKeyCommand=",
-    f"sequence.editor={NOBODY}", "protocol.ext.allow=never", "protocol.file.allow=never", "protocol.fd.allow=never",
-    "user.useConfigOnly=true", "color.ui=false", "advice.detachedHead=false",
+    "merge.verifySignatures=false", "rebase.autoStash=false", "merge.autoStash=false", f"gpg.program={NOBODY}",
+    f"gpg.openpgp.program={NOBODY}", f"gpg.x509.program={NOBODY}", f"gpg.ssh.program={NOBODY}",
+    "gpg.ssh.defaultKeyCommand=", f"sequence.editor={NOBODY}", "protocol.ext.allow=never",
+    "protocol.file.allow=never", "protocol.fd.allow=never", "user.useConfigOnly=true", "color.ui=false",
+    "advice.detachedHead=false",
 )  # fmt: skip
 PREFIX = ("--no-pager", *(part for setting in OVERRIDES for part in ("-c", setting)))
 

@@ -18,7 +18,7 @@ from fermix.agent.sandbox import Sandbox
 from fermix.agent.sandbox.programs import NoProgram, find_program, lies_in
 from fermix.agent.tools.git.arguments import MOST_ARGUMENTS, READING, WRITING, Place, check
 from fermix.agent.tools.git.repository import Repository, find_repository
-from fermix.agent.tools.git.walled import MAY_PULL, READING_ONLY, Walled, check_settings, submodules, who
+from fermix.agent.tools.git.walled import MAY_PULL, READING_ONLY, Walled, check_settings, remotes, submodules, who
 from fermix.agent.turn import Turn
 from fermix.config.secrets import hide_at_cut
 from fermix.errors import NeedsOperator, Refused
@@ -67,6 +67,7 @@ def tools(sandbox: Sandbox, workers: Workers) -> tuple[Capability, ...]:
             ),
             failure_modes=("a remote that wants a password or a protected key cannot be pulled from",),
             asks=_why_asked,
+            acts_in=git.acts_in,
         ),
     )
 
@@ -99,6 +100,10 @@ def _why_asked(arguments: Mapping[str, JsonValue], context: ToolContext) -> str 
     return next((why for address in addresses if (why := why_composed(address, context.exposure))), None)
 
 
+def _folder(arguments: Mapping[str, JsonValue]) -> str:
+    return str(arguments.get("repo") or ".")
+
+
 def _arguments(arguments: Mapping[str, JsonValue]) -> tuple[str, ...]:
     given = arguments.get("args")
     return tuple(str(one) for one in given) if isinstance(given, list) else ()
@@ -123,12 +128,11 @@ class Git:
     async def _run(
         self, arguments: Mapping[str, JsonValue], turn: Turn, variables: Mapping[str, str], *, network: bool
     ) -> ToolResult:
-        name, path = str(arguments["command"]), str(arguments.get("repo") or ".")
+        name = str(arguments["command"])
         try:
-            repository = await self._workers.run(find_repository, self._sandbox, turn, path)
+            repository = await self._workers.run(find_repository, self._sandbox, turn, _folder(arguments))
             checked = check(name, _arguments(arguments), Place(repository.folder, repository.top))
-            confined = await self._workers.run(self._sandbox.confined, turn, offline=not network)
-            walled = Walled(await self._workers.run(self._found, turn), confined, variables)
+            walled = await self._workers.run(self._walled, turn, variables, network)
             await check_settings(walled, repository)
             if name in WRITING:
                 await self._check_submodules(walled, repository, turn)
@@ -138,6 +142,29 @@ class Git:
             return ToolResult(False, f"git cannot work there: {error.strerror} ({error.filename})")
         return _result(name, finished)
 
+    async def acts_in(self, arguments: Mapping[str, JsonValue], context: ToolContext) -> str:
+        """Say which working copy a call changes, and from where a pull could get what is new.
+
+        Raises: OutsideSandbox, Refused, NeedsOperator, OSError.
+        """
+        turn = context.turn
+        repository = await self._workers.run(find_repository, self._sandbox, turn, _folder(arguments))
+        if arguments.get("command") != "pull":
+            return str(repository.top)
+        walled = await self._workers.run(self._walled, turn, MAY_PULL, False)
+        return "; ".join((str(repository.top), *await remotes(walled, repository)))
+
+    def _walled(self, turn: Turn, variables: Mapping[str, str], network: bool) -> Walled:
+        """Raises: NeedsOperator, Refused."""
+        program, folders = self._found(turn), self._folders(turn)
+        confined = self._sandbox.confined(turn, offline=not network)
+        search = confined.environment.get("PATH", "").split(os.pathsep)
+        kept = (folder for folder in search if Path(folder).is_absolute() and not lies_in(Path(folder), folders))
+        return Walled(program, confined, {**variables, "PATH": os.pathsep.join(kept)})
+
+    def _folders(self, turn: Turn) -> list[Path]:
+        return [root.path for root in self._sandbox.roots_for(turn)]
+
     def _found(self, turn: Turn) -> Path:
         """Return the whole path of git, found once. Raises: NeedsOperator, Refused."""
         if self._program is None:
@@ -145,7 +172,7 @@ class Git:
                 self._program = find_program("git", self._sandbox.search_path)
             except NoProgram as error:
                 raise NeedsOperator(f"git cannot be run: {error}", advice="install git, then ask again") from error
-        if lies_in(self._program, [root.path for root in self._sandbox.roots_for(turn)]):
+        if lies_in(self._program, self._folders(turn)):
             reason = f"{self._program} lies in a folder that commands may change, so it is not run by this tool"
             raise Refused(reason, user_text=reason)
         return self._program

@@ -19,7 +19,7 @@ from fermix.native.child import Finished, Limits, run_child
 
 LOOKING = Limits(timeout_s=10.0, output_bytes=16_777_216)
 SHOWN_SETTINGS = 5
-KEPT_VARIABLES = ("PATH", "HOME", "USER", "TMPDIR")
+KEPT_VARIABLES = ("HOME", "USER", "TMPDIR")
 SSH = "ssh -F none -oBatchMode=yes -oStrictHostKeyChecking=yes -oProxyCommand=none -oPermitLocalCommand=no"
 OF_GIT = {
     "LC_ALL": "C.UTF-8",
@@ -44,7 +44,7 @@ LIST_SETTINGS = ("config", "--no-includes", "--show-scope", "--name-only", "-z",
 
 @dataclass(frozen=True, slots=True)
 class Walled:
-    """Git behind the walls of a turn. `variables` say what it may reach."""
+    """Git behind the walls of a turn. `variables` say what it may reach, and where it finds programs."""
 
     program: Path
     confined: Confined
@@ -77,6 +77,13 @@ async def check_settings(walled: Walled, repository: Repository) -> None:
             "so nothing was done. Tell the owner, who can look at it with `git config --local --list` and remove it "
             "with `git config --local --unset NAME`"
         )
+
+
+async def remotes(walled: Walled, repository: Repository) -> list[str]:
+    """Return where the remotes are, e.g. "remote.origin.url https://example.org/x.git"; none when it cannot be told."""
+    listing = ("config", "--no-includes", "--get-regexp", r"^remote\..*\.url$")
+    finished = await walled.run(repository, listing, LOOKING)
+    return finished.output.decode("utf-8", "replace").splitlines() if finished.exit_code == 0 else []
 
 
 async def submodules(walled: Walled, repository: Repository) -> list[Path]:

@@ -269,6 +269,48 @@ async def test_a_submodule_cannot_run_a_program_either(toolbox: Toolbox, reposit
     assert trap.sprung
 
 
+def nested(repository: Repository, trap: Trap) -> None:
+    """A repository in a folder that is a submodule on the branch "other" only; its settings name a program."""
+    inner = Repository.make(repository.top / "inner")
+    repository.git("checkout", "-q", "-b", "other")
+    repository.write(".gitmodules", '[submodule "inner"]\n\tpath = inner\n\turl = ./inner\n\tignore = none\n')
+    repository.git("add", ".")
+    repository.git("commit", "-q", "-m", "with a submodule")
+    repository.git("checkout", "-q", "main")
+    attribute("filter=x", "filter.x.clean")(inner, trap)
+    trap.reset()
+
+
+@pytest.mark.parametrize(
+    ("command", "args"),
+    [("checkout", ["other"]), ("checkout", ["-b", "third", "other"]), ("add", ["-A"]), ("add", ["inner"])],
+)
+async def test_a_repository_that_only_now_becomes_a_submodule_runs_nothing(
+    toolbox: Toolbox, repository: Repository, trap: Trap, command: str, args: list[str]
+) -> None:
+    """R-37: what is checked before a command is not all that it meets."""
+    nested(repository, trap)
+
+    text = await call(toolbox, command, args)
+
+    assert "hold" not in text
+    assert not trap.sprung
+    repository.git("checkout", "other", fails=True)
+    repository.git("status")
+    assert trap.sprung
+    assert "inner hold filter.x.clean" in await call(toolbox, "checkout", ["main"])
+
+
+async def test_a_pull_never_puts_changes_aside(toolbox: Toolbox, repository: Repository) -> None:
+    """Bringing them back has git started in folders that the pull itself made submodules."""
+    _put(repository, "rebase.autoStash", "true")
+    repository.write("a.txt", "two\n")
+
+    assert "is not offered here" in await call(toolbox, "pull", ["--rebase", "--autostash"])
+    assert "hold" not in await call(toolbox, "status", [])
+    assert {"rebase.autoStash=false", "merge.autoStash=false"} < set(PREFIX)
+
+
 async def test_a_harmless_submodule_is_no_hindrance(toolbox: Toolbox, repository: Repository) -> None:
     Repository.make(repository.top / "inner")
     repository.git("add", "inner")

@@ -279,6 +279,21 @@ def test_the_owner_is_asked_before_a_pull_that_words_from_outside_may_want(
     assert (why_asked(tool, arguments, context) is not None) == asked
 
 
+async def test_the_owner_is_shown_where_a_pull_would_come_from(toolbox: Toolbox, repository: Repository) -> None:
+    """R-25: a name such as origin means what the repository says, so that is part of what is agreed to."""
+    repository.git("config", "remote.origin.url", "https://example.org/x.git")
+    (tool,) = (tool for tool in toolbox.tools if tool.name == "git_write")
+    assert tool.acts_in is not None
+    context = ToolContext(make_turn(), RecordingPort(), "c1")
+
+    pulled = await tool.acts_in({"command": "pull", "repo": "project"}, context)
+    repository.git("config", "remote.origin.url", "https://example.com/y.git")
+
+    assert pulled == f"{repository.top}; remote.origin.url https://example.org/x.git"
+    assert await tool.acts_in({"command": "pull", "repo": "project"}, context) != pulled
+    assert await tool.acts_in({"command": "add", "repo": "project"}, context) == str(repository.top)
+
+
 async def test_it_works_where_the_operator_stands(toolbox: Toolbox, tmp_path: Path) -> None:
     Repository.make(tmp_path / "user/own")
 
