@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 MediaKind = Literal["image", "audio", "file"]
+FileKind = Literal["image", "document", "audio", "video", "voice"]
 InboundKind = Literal["message", "edit", "reaction", "button", "file", "join"]
 PICTURE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """What a model can look at; any other type that calls itself an image is a file, SVG for one is text."""
@@ -103,10 +104,11 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file to send."""
+    """A file to send. `data` are the whole bytes: what was judged is what is sent, whatever becomes of its path."""
 
-    path: Path
-    kind: MediaKind
+    data: bytes
+    name: str
+    kind: FileKind
     mime: str
     caption: str = ""
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from fermix.agent.exposure import Exposure
 from fermix.agent.model import JsonObject, JsonValue, ToolResult
-from fermix.agent.turn import ReplyPort, Turn
+from fermix.agent.turn import ReplyPort, Turn, WayBack
 from fermix.trust import PolicyClass
 
 
@@ -41,6 +41,7 @@ class ToolContext:
 
 RunTool = Callable[[Mapping[str, JsonValue], ToolContext], Awaitable[ToolResult]]
 AsksWhy = Callable[[Mapping[str, JsonValue], ToolContext], str | None]
+Fits = Callable[[WayBack], "Capability | None"]
 ActsIn = Callable[[Mapping[str, JsonValue], ToolContext], Awaitable[str]]
 
 
@@ -53,6 +54,7 @@ class Capability:
     `ends_turn`: a success that was the only call of a step without text ends the turn. `asks` says why the owner must
     agree to exactly this call, or None when it is free; where it is missing `risk.py` decides by class. `acts_in` makes
     out where a call acts, for a tool whose arguments do not say all of it; the owner's yes is bound to that as well.
+    `fits` makes of it what a turn with this way back is offered, None for nothing; where it is missing that is itself.
     `hidden` keeps it from every model. `examples`, `failure_modes` and `requires_setup` are what `tool_help` tells.
     """
 
@@ -76,6 +78,7 @@ class Capability:
     hidden: bool = False
     asks: AsksWhy | None = None
     acts_in: ActsIn | None = None
+    fits: Fits | None = None
 
     @property
     def brings_outside(self) -> bool:

@@ -5,8 +5,9 @@ A turn keeps the context it started with. A change of tools, memory or settings 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from types import MappingProxyType
 
 from fermix.agent.capability import Capability
@@ -15,7 +16,8 @@ from fermix.agent.loop import ModelRouter
 from fermix.agent.model import ToolSchema
 from fermix.agent.prompt import PromptFiles, compose, compose_compact
 from fermix.agent.providers.provider import ModelFacts, Route
-from fermix.agent.registry import CapabilityRegistry, Narrowing
+from fermix.agent.registry import CapabilityRegistry, Narrowing, narrowed
+from fermix.agent.turn import NOTHING_BUT_TEXT, WayBack
 from fermix.agent.window import prompt_tokens
 from fermix.config.model import AgentSettings, PersonalizationSettings
 from fermix.errors import NeedsOperator
@@ -51,17 +53,15 @@ class RuntimeContext:
     router: ModelRouter
     route: Route
     facts: ModelFacts
-    asking: Profile
-    """For an operator's turn that may ask the owner."""
-    operator: Profile
-    guest: Profile
+    shaped: Callable[[Trust, bool, WayBack], Profile]
+    """Makes a profile once and keeps it."""
     timezone: str | None
 
-    def profile(self, trust: Trust | None, *, may_ask: bool = False) -> Profile:
-        """Return the profile of a trust; no trust stated means guest."""
+    def profile(self, trust: Trust | None, *, may_ask: bool = False, way_back: WayBack = NOTHING_BUT_TEXT) -> Profile:
+        """Return the profile of a trust; no trust stated means guest, who never asks the owner."""
         if trust is not Trust.OPERATOR:
-            return self.guest
-        return self.asking if may_ask else self.operator
+            return self.shaped(Trust.GUEST, False, way_back)
+        return self.shaped(trust, may_ask, way_back)
 
 
 def build_context(
@@ -71,15 +71,16 @@ def build_context(
     if not router.routes:
         raise NeedsOperator("no model is configured", advice="run `fermix setup`")
     first = router.routes[0]
-    compact = first.facts.compact
+    compact, capabilities = first.facts.compact, registry.everything()
 
-    def profile(trust: Trust, *, may_ask: bool = False) -> Profile:
+    @cache  # there are as many as kinds of callers and channels
+    def shaped(trust: Trust, may_ask: bool, way_back: WayBack) -> Profile:
         allowed = COMPACT_TOOLS if compact else None
-        offered = offer(registry.list_for(trust, Narrowing(allowed=allowed, may_ask=may_ask)), inline=compact)
+        visible = narrowed(capabilities, trust, Narrowing(allowed=allowed, may_ask=may_ask, way_back=way_back))
+        offered = offer(visible, inline=compact)
         shown, deferred = offered.shown, offered.deferred
         system = compose_compact(files) if compact else compose(files, settings.owner, shown, trust, deferred)
         schemas = tuple(ToolSchema(tool.name, tool.description, tool.parameters) for tool in shown)
         return Profile(system, MappingProxyType(offered.tools), schemas, prompt_tokens(system, schemas))
 
-    asking, operator, guest = profile(Trust.OPERATOR, may_ask=True), profile(Trust.OPERATOR), profile(Trust.GUEST)
-    return RuntimeContext(router, first.route, first.facts, asking, operator, guest, settings.owner.timezone)
+    return RuntimeContext(router, first.route, first.facts, shaped, settings.owner.timezone)

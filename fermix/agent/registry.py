@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from fermix.agent.capability import Capability, Kind
 from fermix.agent.schema import compiled
+from fermix.agent.turn import NOTHING_BUT_TEXT, WayBack
 from fermix.errors import Unusable
 from fermix.trust import OPERATOR_CLASSES, PolicyClass, Trust, classes_for
 
@@ -28,7 +29,8 @@ BRIDGES = frozenset({"tool_search", "tool_describe", "tool_call"})
 @dataclass(frozen=True, slots=True)
 class Narrowing:
     """What a caller does without, of all that its trust allows. Of `classes` and `allowed`, None takes nothing away
-    and an empty set leaves nothing. `may_ask` says that the owner can be asked in this turn.
+    and an empty set leaves nothing. `may_ask` says that the owner can be asked in this turn; `way_back` is what its
+    chat takes.
     """
 
     kinds: frozenset[Kind] = ALL_KINDS
@@ -37,6 +39,7 @@ class Narrowing:
     excluded: frozenset[str] = frozenset()
     excluded_categories: frozenset[str] = frozenset()
     may_ask: bool = False
+    way_back: WayBack = NOTHING_BUT_TEXT
 
 
 WHOLE = Narrowing()
@@ -51,7 +54,7 @@ def narrowed(capabilities: Iterable[Capability], trust: Trust | None, by: Narrow
     kinds = by.kinds & GUEST_KINDS if guest else by.kinds
     classes = classes_for(trust) if by.classes is None else classes_for(trust) & by.classes
     return tuple(
-        capability
+        fitting
         for capability in capabilities
         if capability.kind in kinds
         and capability.policy in classes
@@ -61,6 +64,7 @@ def narrowed(capabilities: Iterable[Capability], trust: Trust | None, by: Narrow
         and not capability.hidden
         and not (guest and capability.owner_only)
         and (by.may_ask or not capability.asks_owner)
+        and (fitting := capability if capability.fits is None else capability.fits(by.way_back)) is not None
     )
 
 
@@ -89,9 +93,13 @@ class CapabilityRegistry:
         self._by_name = {name: found for name, found in self._by_name.items() if found.source != source}
         return gone
 
+    def everything(self) -> tuple[Capability, ...]:
+        """Return all there is now, for a snapshot that is narrowed later."""
+        return tuple(self._by_name.values())
+
     def list_for(self, trust: Trust | None, by: Narrowing = WHOLE) -> tuple[Capability, ...]:
         """Return what a caller may call; no trust stated means guest."""
-        return narrowed(self._by_name.values(), trust, by)
+        return narrowed(self.everything(), trust, by)
 
 
 def _check(capability: Capability) -> None:

@@ -50,6 +50,11 @@ def why_composed(url: str, exposure: Exposure) -> str | None:
     return f"the model wrote this address itself, after {_through(exposure)}"
 
 
+def why_shared(exposure: Exposure) -> str | None:
+    """Of something of this machine that goes into a chat which others read."""
+    return f"others read this chat, and this comes after {_through(exposure)}" if exposure.outside else None
+
+
 def why_connected(exposure: Exposure) -> str | None:
     """Of a command that wants the network: once words from outside are in the context, it runs without or asks."""
     return f"this command wants the network, after {_through(exposure)}" if exposure.outside else None

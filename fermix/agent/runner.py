@@ -100,7 +100,7 @@ class TurnRunner:
 
     async def _answer(self, turn: Turn, port: ReplyPort) -> Completed:
         context = await self._services.checkout()
-        profile = context.profile(turn.trust, may_ask=turn.may_ask)
+        profile = context.profile(turn.trust, may_ask=turn.may_ask, way_back=turn.way_back)
         history = self._services.history
         version = await history.version(turn.key)
         earlier = await history.history(turn.key, before=turn.ledger_id)

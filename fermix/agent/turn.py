@@ -12,11 +12,22 @@ from fermix.trust import Trust
 
 
 @dataclass(frozen=True, slots=True)
+class WayBack:
+    """What the chat of a turn takes besides text: files, and these emoji as reactions to its message."""
+
+    files: bool = False
+    reactions: tuple[str, ...] = ()
+
+
+NOTHING_BUT_TEXT = WayBack()
+
+
+@dataclass(frozen=True, slots=True)
 class Turn:
     """One message to answer. `trust` was decided at ingress; `attended` says a person waits for this turn;
     `deadline_s` bounds the whole turn. `ledger_id` is the accepted message it answers, None when nobody sent one; a
     turn that runs again after a crash has the same one and stores nothing twice. `seam` is how the owner can be asked
-    for something; the gateway attaches it to messages of operators only.
+    for something; the gateway attaches it to messages of operators only. `way_back` is what can be sent.
     """
 
     id: str
@@ -27,6 +38,7 @@ class Turn:
     deadline_s: float = 3_600.0
     ledger_id: int | None = None
     seam: Seam | None = None
+    way_back: WayBack = NOTHING_BUT_TEXT
 
     @property
     def key(self) -> ConversationKey:
@@ -73,7 +85,7 @@ class ReplyPort(Protocol):
     """All a turn may do to the outside while it runs."""
 
     async def send(self, reply: Reply) -> None:
-        """Deliver now. Raises: ChannelUnavailable."""
+        """Deliver now. Raises: ChannelUnavailable; Unusable for what the chat cannot take."""
         ...
 
     async def effect(self, name: str) -> None:

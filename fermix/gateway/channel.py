@@ -42,6 +42,11 @@ class Drafts(Protocol):
 
 
 class Reactions(Protocol):
+    """Marks on the message that is being answered. `emoji` are all that the platform takes."""
+
+    @property
+    def emoji(self) -> tuple[str, ...]: ...
+
     async def react(self, message: Message, emoji: str) -> None: ...
 
 
@@ -76,7 +81,7 @@ class LiveView(Protocol):
 @dataclass(frozen=True, slots=True)
 class Abilities:
     """What a channel can do beyond sending; None where it cannot. `idempotent`: a second send with the same key is
-    recognised by the platform and shown once.
+    recognised by the platform and shown once; `files`: it can be sent a File.
     """
 
     typing: Typing | None = None
@@ -87,6 +92,7 @@ class Abilities:
     lookup: Lookup | None = None
     live: LiveView | None = None
     idempotent: bool = False
+    files: bool = False
 
 
 class Channel(Protocol):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from fermix.agent.approvals import Approvals, Origin, Seam
 from fermix.agent.sandbox import Policy
-from fermix.agent.turn import Turn
+from fermix.agent.turn import Turn, WayBack
 from fermix.clock import Clock
 from fermix.events import Events, MessageSettled
 from fermix.gateway.albums import Album, Albums, Held
@@ -154,7 +154,7 @@ class IntakeSteps:
         """Make a turn with the rights of the message's sender, and none beyond them."""
         trust = accepted.sender.trust
         turn = Turn(uuid.uuid4().hex, message, trust, is_attended(message), ledger_id=accepted.entry.id)
-        return replace(turn, seam=self._seam(accepted))
+        return replace(turn, seam=self._seam(accepted), way_back=_way_back(accepted.channel))
 
     def _seam(self, accepted: Accepted) -> Seam | None:
         """How an operator can be asked in this turn. On a chat channel the request then comes in again by itself, as
@@ -183,3 +183,8 @@ class IntakeSteps:
     def _tell_settled(self, accepted: Accepted, error: str) -> None:
         shown = "failed" if error else "handled"
         self._rooms.events.emit(MessageSettled(accepted.message.key, accepted.message.id, shown, 0.0, error))
+
+
+def _way_back(channel: Channel) -> WayBack:
+    abilities = channel.abilities
+    return WayBack(abilities.files, () if abilities.reactions is None else abilities.reactions.emoji)

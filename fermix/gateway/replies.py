@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import uuid
 from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from fermix.agent.model import Delta
 from fermix.clock import Clock
 from fermix.errors import ChannelUnavailable, FermixError
 from fermix.events import Events, MessageDelivered, preview
-from fermix.gateway import approval_prompts
+from fermix.gateway import approval_prompts, handover
 from fermix.gateway.blocks import BlockStream
 from fermix.gateway.channel import Channel, StreamTier
 from fermix.gateway.delivery import MARK, Delivered, Delivery
@@ -75,12 +74,13 @@ class Replier:
             yield
 
     async def send(self, reply: Reply) -> None:
-        """Deliver now, in the middle of a turn. Raises: ChannelUnavailable; Refused for a question that is too long."""
+        """Deliver now, in the middle of a turn. Raises: ChannelUnavailable, Unusable; Refused for a long question."""
         if isinstance(reply, ApprovalPrompt):
             await approval_prompts.put(reply, self._channel, self._message)
             return
         if not isinstance(reply, Text):
-            await self._channel.send(self._message, reply, uuid.uuid4().hex)
+            async with self._delivering:
+                await handover.put(reply, self._channel, self._message)
             return
         rows = await self._ledger.outgoing(self._entry, self._split(reply.text), settles=None, model=reply.model)
         if await self._deliver(rows, reply.text) != "sent":

@@ -79,17 +79,20 @@ def test_prompt_says_when_to_use_each_shipped_tool(tmp_path: Path) -> None:
     """Reference 4, 3.4: one line per tool in the generated section; a guest reads nothing of tools it lacks."""
     context = context_of(tmp_path, compact=False)
 
-    assert all(f"- {name}: " in "\n".join(context.operator.system) for name in context.operator.tools)
-    assert "shell" not in "\n".join(context.guest.system)
+    operator, guest = context.profile(Trust.OPERATOR), context.profile(Trust.GUEST)
+    assert all(f"- {name}: " in "\n".join(operator.system) for name in operator.tools)
+    assert "shell" not in "\n".join(guest.system)
 
 
 @covers("deferral.default-on")
 def test_server_adds_names_and_bridges_to_the_owner_and_nothing_to_a_guest(tmp_path: Path) -> None:
     """Reference 4, 4.4: schemas are held back by default; a guest's context is what it was without the server."""
-    alone, beside = context_of(tmp_path, compact=False), context_of(tmp_path, TICKETS, compact=False)
+    contexts = context_of(tmp_path, compact=False), context_of(tmp_path, TICKETS, compact=False)
+    alone, beside = (context.profile(Trust.OPERATOR) for context in contexts)
+    guest_alone, guest_beside = (context.profile(Trust.GUEST) for context in contexts)
 
-    more = {schema.name for schema in beside.operator.schemas} - {schema.name for schema in alone.operator.schemas}
+    more = {schema.name for schema in beside.schemas} - {schema.name for schema in alone.schemas}
     assert more == {"tool_search", "tool_describe", "tool_call"}
-    assert set(beside.operator.tools) - set(alone.operator.tools) == {*more, "tickets_list"}
-    assert "- tickets: tickets_list" in "\n".join(beside.operator.system)
-    assert (beside.guest.system, beside.guest.schemas) == (alone.guest.system, alone.guest.schemas)
+    assert set(beside.tools) - set(alone.tools) == {*more, "tickets_list"}
+    assert "- tickets: tickets_list" in "\n".join(beside.system)
+    assert (guest_beside.system, guest_beside.schemas) == (guest_alone.system, guest_alone.schemas)

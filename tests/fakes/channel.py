@@ -58,7 +58,7 @@ def message(
     )
 
 
-Ability = Literal["typing", "drafts", "reactions", "buttons", "downloads", "lookup", "live"]
+Ability = Literal["typing", "drafts", "reactions", "buttons", "downloads", "lookup", "live", "files"]
 EVERY_ABILITY: frozenset[Ability] = frozenset(get_args(Ability))
 PIECE_BYTES = 4096
 WEBHOOK_TRIES = 5
@@ -82,8 +82,10 @@ class FakeChannel:
     ) -> None:
         self.name = name
         self.platform = platform or Platform()
-        self.abilities = Abilities(**dict.fromkeys(can, self), idempotent=self.platform.idempotent)
+        others = dict.fromkeys(set(can) - {"files"}, self)
+        self.abilities = Abilities(**others, idempotent=self.platform.idempotent, files="files" in can)
         self.deltas: list[Delta] = []
+        self.files: list[bytes] = []
         self.alive_at: float | None = 0.0
 
     @property
@@ -120,8 +122,9 @@ class FakeChannel:
         match reply:
             case Text(text):
                 return await self._call("send", message, text=text, key=key)
-            case File(path, caption=caption):
-                return await self._call("send", message, text=f"[{path.name}] {caption}".strip(), key=key)
+            case File(data, name, caption=caption):
+                self.files.append(data)
+                return await self._call("send", message, text=f"[{name}] {caption}".strip(), key=key)
             case Reaction(emoji):
                 return await self._call("react", message, text=emoji, key=key)
             case ApprovalPrompt(text=text, token=token):
@@ -140,6 +143,8 @@ class FakeChannel:
 
     async def discard(self, message: Message, draft: str) -> None:
         await self._call("discard", message, id=draft)
+
+    emoji = ("👍", "❤️", "🎉")
 
     async def react(self, message: Message, emoji: str) -> None:
         await self._call("react", message, text=emoji)

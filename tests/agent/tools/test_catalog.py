@@ -31,6 +31,8 @@ def test_the_tools_and_who_may_use_them(toolbox: Toolbox) -> None:
         ("web_fetch", PolicyClass.NETWORK, True),
         ("web_search", PolicyClass.NETWORK, True),
         ("model_routing_config", PolicyClass.READ_WRITE, True),
+        ("send_attachment", PolicyClass.READ_ONLY, True),
+        ("react", PolicyClass.READ_ONLY, False),
         ("tool_result_recall", PolicyClass.READ_ONLY, True),
         ("tool_help", PolicyClass.READ_ONLY, False),
         ("tool_search", PolicyClass.READ_ONLY, False),
@@ -64,6 +66,8 @@ def test_every_schema_is_one_and_the_whole_is_short(toolbox: Toolbox) -> None:
         "request_directory_access",
         "web_fetch",
         "web_search",
+        "send_attachment",
+        "react",
     ],
 )
 async def test_wrong_arguments_are_a_result(toolbox: Toolbox, name: str) -> None:
