@@ -202,7 +202,7 @@ class ImageMaker:
 async def _send(path: Path, picture: Picture, context: ToolContext) -> str:
     """Put it into the chat; return what to add to the result. The file is kept in any case."""
     try:
-        await context.port.send(File(path, "image", picture.mime))
+        await context.port.send(File(picture.data, path.name, "image", picture.mime))
     except (ChannelUnavailable, Unusable) as error:
         if isinstance(error, ChannelUnavailable) and error.landed:
             return f"; it may have arrived in the chat or not: {error}. Do not send it again; say so"

@@ -101,7 +101,7 @@ async def test_a_picture_is_made_kept_and_sent(toolbox: Toolbox, name: BackendNa
 
 
 def sent(replies: list[Reply]) -> list[tuple[bytes, str]]:
-    return [(reply.path.read_bytes(), reply.mime) for reply in replies if isinstance(reply, File)]
+    return [(reply.data, reply.mime) for reply in replies if isinstance(reply, File)]
 
 
 @pytest.mark.parametrize("name", NAMES)
