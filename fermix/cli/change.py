@@ -34,10 +34,11 @@ class Words:
 
     words: tuple[str, ...]
     as_json: bool
+    reveals: bool
 
 
-def parse(verb: str, argv: Sequence[str], *, usage: str, description: str) -> Words:
-    """Read the words. Ends the program with help, or with exit code 2."""
+def parse(verb: str, argv: Sequence[str], *, usage: str, description: str, may_reveal: bool = False) -> Words:
+    """Read the words; `may_reveal`: the verb takes --unsafe-print. Ends the program with help, or with exit code 2."""
     parser = argparse.ArgumentParser(
         prog=f"fermix {verb}",
         usage=usage,
@@ -47,9 +48,11 @@ def parse(verb: str, argv: Sequence[str], *, usage: str, description: str) -> Wo
     )
     parser.add_argument("words", nargs="*", help=argparse.SUPPRESS)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    if may_reveal:
+        parser.add_argument("--unsafe-print", action="store_true", help="with `env get`: print the value itself")
     end = argv.index("--") if "--" in argv else len(argv)
     options = parser.parse_args(list(argv[:end]))
-    return Words((*options.words, *argv[end:]), options.json)
+    return Words((*options.words, *argv[end:]), options.json, may_reveal and options.unsafe_print)
 
 
 def ask(method: str, params: Mapping[str, object]) -> dict[str, object]:

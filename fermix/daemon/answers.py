@@ -56,7 +56,7 @@ HISTORY_BYTES = (
 )  # of one answer; a client refuses a longer line, and could never show the conversation
 ENTRY_CHARS = 100_000
 IN_PERSON = frozenset(
-    {"turn.stop", "config.reload", "daemon.stop", "sandbox.propose", "sandbox.apply"}
+    {"turn.stop", "config.reload", "daemon.stop", "sandbox.variable", "sandbox.propose", "sandbox.apply"}
 )  # what no confined or spawned program may do
 MAX_ATTACHMENT_BYTES = 20 * 1024 * 1024
 

@@ -12,11 +12,12 @@ from fermix.agent.sandbox.words import read
 from fermix.daemon.params import Params, Result, checked
 from fermix.daemon.socket import Call, RequestError
 from fermix.protocol.methods import Code
-from fermix.protocol.sandbox import ApplyChange, ExplainPath, ProposeChange
+from fermix.protocol.sandbox import ApplyChange, ExplainPath, GetVariable, ProposeChange
 
 BY = "the owner at a terminal"
 
 _EXPLAIN = TypeAdapter(ExplainPath)
+_VARIABLE = TypeAdapter(GetVariable)
 _PROPOSE = TypeAdapter(ProposeChange)
 _APPLY = TypeAdapter(ApplyChange)
 
@@ -40,6 +41,15 @@ async def _explain(policy: Policy, params: Params) -> Result:
     wish = checked(_EXPLAIN, params)
     cwd = wish.get("cwd")
     return dict(await policy.explain(wish["path"], None if cwd is None else Path(cwd)))
+
+
+async def _variable(policy: Policy, params: Params) -> Result:
+    wish = checked(_VARIABLE, params)
+    name = wish["name"]
+    found = await policy.look_up(name)
+    value = found.variables.get(name)
+    shown = value if wish["reveal"] else None
+    return {"name": name, "problem": found.missing.get(name, ""), "chars": len(value or ""), "value": shown}
 
 
 async def _propose(policy: Policy, params: Params) -> Result:
@@ -66,6 +76,7 @@ def _change(words: Sequence[str]) -> Change:
 ANSWERS: Mapping[str, Answer] = {
     "sandbox.status": _status,
     "sandbox.explain": _explain,
+    "sandbox.variable": _variable,
     "sandbox.propose": _propose,
     "sandbox.apply": _apply,
 }

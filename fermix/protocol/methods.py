@@ -377,8 +377,9 @@ class EventsDropped(TypedDict):
 METHODS = (
     *("hello", "message.send", "turn.stop", "events.subscribe", "conversation.list", "conversation.history"),
     *("status", "channels", "config.reload", "model.fetch", "daemon.stop"),
-    *("sandbox.status", "sandbox.explain", "sandbox.propose", "sandbox.apply"),  # protocol/sandbox.py
+    *("sandbox.status", "sandbox.explain", "sandbox.variable", "sandbox.propose", "sandbox.apply"),
 )
+"""The sandbox's are written down in protocol/sandbox.py."""
 
 EVENTS = (
     "message.accepted",

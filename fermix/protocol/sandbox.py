@@ -1,8 +1,8 @@
 """The words on the daemon's socket about the sandbox: what it is, what a change would do, doing it.
 
 A change is stated in the owner's words, as `fermix grant …` takes them; `sandbox.propose` answers with the whole
-difference and a seal over it, and `sandbox.apply` does exactly that or nothing. Both are refused to a program that no
-person sits in front of. Without a daemon the verbs answer by the same shapes.
+difference and a seal over it, and `sandbox.apply` does exactly that or nothing. Both, and a value, are refused to a
+program that no person sits in front of. Without a daemon the verbs answer by the same shapes.
 """
 
 from __future__ import annotations
@@ -65,6 +65,22 @@ class Explained(TypedDict):
     path: str
     open: bool
     why: str
+
+
+class GetVariable(TypedDict):
+    """`sandbox.variable`: look one variable up as a command would; with `reveal` its value is in the answer."""
+
+    name: str
+    reveal: bool
+
+
+class Variable(TypedDict):
+    """`problem` says why it has no value, "" when it has one of `chars` characters."""
+
+    name: str
+    problem: str
+    chars: int
+    value: str | None
 
 
 class ProposeChange(TypedDict):

@@ -126,6 +126,7 @@ def test_what_stands_behind_the_dashes_is_a_program(home: Home) -> None:
         (["sandbox", "mode", "standard"], 1),
         (["grant", "path", "/etc"], 1),
         (["grant", "env", "LD_PRELOAD"], 1),
+        (["sandbox", "env", "get"], 2),
         (["revoke", "path", "shut"], 1),
     ],
 )
@@ -173,6 +174,62 @@ def test_a_path_is_explained_as_it_is_seen_from_here(
 
     assert (found["path"], found["open"]) == (str(project / "file"), True)
     assert capsys.readouterr().out == f"workspace: {home.workspace}\n"
+
+
+def test_a_value_is_printed_only_when_that_is_asked_for(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+    """Reference 4, 7.1: `env get` masks unless --unsafe-print."""
+    home.prepare()
+    config = (
+        '[sandbox.env]\nallow = ["TICKETS", "TOKEN", "GONE"]\n[sandbox.env.TOKEN]\ncommand = "date"\nargs = ["+d"]\n'
+    )
+    home.config.write_text(config, encoding="utf-8")
+    codes = [main(["sandbox", "env", "get", *words]) for words in (["TICKETS"], ["TOKEN", "--unsafe-print"])]
+    shown = capsys.readouterr().out
+    codes += [main(["sandbox", "env", "get", name, "--json"]) for name in ("TICKETS", "GONE", "OTHER")]
+    told = capsys.readouterr().out
+
+    assert codes == [0, 0, 0, 1, 1]
+    assert shown == "TICKETS has a value of 9 characters; --unsafe-print shows it\nd\n"
+    assert "the daemon was started without it" in told
+    assert "it is not allowed" in told
+    assert "canary" not in told
+
+
+def test_everything_that_is_set_is_listed(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+    home.prepare()
+    text = (
+        '[sandbox]\nnetwork = false\nblocked_roots = ["/srv/x"]\n'
+        '[sandbox.env]\nallow = ["TICKETS"]\ndeny = ["LANG"]\n'
+        '[sandbox.commands]\npresets = ["ai_tools"]\n'
+        '[sandbox.commands.tickets]\ncommand = "date"\npass_env = ["GONE"]\n'
+    )
+    home.config.write_text(text, encoding="utf-8")
+    listed: list[list[str]] = []
+    for words in ([], ["env"], ["commands"], ["commands", "list"]):
+        assert main(["sandbox", *words]) == 0
+        listed.append(capsys.readouterr().out.splitlines())
+
+    assert listed[1] == ["mode: selected", "TICKETS: from the daemon's environment", "LANG: denied"]
+    assert (
+        listed[2]
+        == listed[3]
+        == [
+            "profile: bare",
+            "presets: ai_tools",
+            "presets are offered once the profile is assistant or extended",
+            "run_tickets: /usr/bin/date, gets GONE; needs GONE, which is not allowed",
+        ]
+    )
+    assert {"blocked: /srv/x", "network: closed to every command"} <= set(listed[0])
+
+
+def test_a_daemon_that_goes_away_is_told(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+    home.prepare()
+    with answering(home.daemon_socket, lambda asked: result(asked, protocol=1) if asked["method"] == "hello" else None):
+        codes = [main(["sandbox", *words]) for words in ([], ["explain", "/x"], ["env", "get", "X"], ["mode", "open"])]
+
+    assert codes == [1, 1, 1, 1]
+    assert capsys.readouterr().err.count("cannot talk to the daemon: the daemon ended") == 4
 
 
 def test_a_home_that_somebody_holds_is_not_changed(home: Home, capsys: pytest.CaptureFixture[str]) -> None:

@@ -44,6 +44,7 @@ ASKED: tuple[tuple[str, dict[str, object], Any], ...] = (
     ("channels", {}, methods.Channels),
     ("sandbox.status", {}, sandbox.SandboxStatus),
     ("sandbox.explain", {"path": "/etc", "cwd": "/tmp"}, sandbox.Explained),
+    ("sandbox.variable", {"name": "LANG", "reveal": True}, sandbox.Variable),
     ("sandbox.propose", {"words": ["sandbox", "mode", "strict"]}, sandbox.Proposed),
     ("sandbox.apply", {"words": ["sandbox", "mode", "strict"]}, sandbox.Applied),
     ("config.reload", {}, methods.Reloaded),

@@ -18,6 +18,7 @@ from pydantic import BaseModel
 
 from fermix.agent.approvals import MOST_TEXT_CHARS, ApprovalRequest
 from fermix.agent.sandbox.changes import SECTION, Change, Proposal, Target
+from fermix.agent.sandbox.lookup import Passed, look_up
 from fermix.agent.sandbox.report import explain, report
 from fermix.agent.sandbox.sandbox import Sandbox
 from fermix.agent.sandbox.settings import SandboxSettings
@@ -72,6 +73,10 @@ class Policy:
     async def explain(self, path: str, cwd: Path | None = None) -> Explained:
         """Say whether tools may touch a path; `cwd` is the folder that the owner speaks from."""
         return await self._workers.run(explain, self._sandbox, path, cwd)
+
+    async def look_up(self, name: str) -> Passed:
+        """Look one variable up as for a command of the owner's."""
+        return await look_up(await self._workers.run(self._sandbox.wanted_anywhere, (name,)))
 
     async def propose(self, change: Change) -> Proposal:
         """Work out what a change would do. Raises: Refused with the reason when it must not or need not be done."""

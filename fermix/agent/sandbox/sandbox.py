@@ -144,6 +144,10 @@ class Sandbox:
         folders = [root.path for root in self.roots_for(turn)]
         return self.variables.wanted(self.variables.names(env) if names is None else names, env, folders)
 
+    def wanted_anywhere(self, names: Collection[str]) -> Wanted:
+        """Do the same outside of any turn, for the owner."""
+        return self.variables.wanted(names, self._settings.env, [root.path for root in self.standing()])
+
     def prepare(self) -> None:
         """Find out what holds commands here and remove what those of a killed daemon left. Blocking."""
         self._confinement.kernel()

@@ -8,7 +8,7 @@ from typing import cast
 
 from fermix.cli import output
 from fermix.cli.change import Failed, ask, change, fail, parse, whole
-from fermix.protocol.sandbox import Explained, SandboxStatus
+from fermix.protocol.sandbox import Explained, SandboxStatus, Variable
 from fermix.protocol.sandbox_lines import command_lines, status_lines, variable_lines
 from fermix.visible import spelled
 
@@ -16,6 +16,7 @@ USAGE = """fermix sandbox [status]
        fermix sandbox explain [PATH]
        fermix sandbox mode strict|standard|open
        fermix sandbox env [allow|deny|unset NAME]
+       fermix sandbox env get NAME [--unsafe-print]
        fermix sandbox env set NAME -- PROGRAM ARGUMENT ...
        fermix sandbox commands [profile bare|assistant|extended]
        fermix sandbox commands enable|disable ai_tools|dev_tools"""
@@ -26,6 +27,7 @@ def main(argv: list[str]) -> int:
         "sandbox", argv, usage=USAGE,
         description="Tell what tools may open and what commands get, or change it. What opens anything is shown to you "
         "whole and needs your yes.",
+        may_reveal=True,
     )  # fmt: skip
     as_json = stated.as_json
     match stated.words:
@@ -37,6 +39,8 @@ def main(argv: list[str]) -> int:
             return _explain(path, as_json=as_json)
         case ("env",):
             return _show(variable_lines, as_json=as_json)
+        case ("env", "get", name):
+            return _get(name, reveal=stated.reveals, as_json=as_json)
         case ("commands",) | ("commands", "list"):
             return _show(command_lines, as_json=as_json)
         case words:
@@ -60,6 +64,20 @@ def _explain(path: str, *, as_json: bool) -> int:
     found = cast("Explained", answer)  # written by our daemon, or by us
     told = f"{'open' if found['open'] else 'closed'}: {spelled(found['why'])}"
     _print(answer, [spelled(found["path"]), told], as_json=as_json)
+    return 0
+
+
+def _get(name: str, *, reveal: bool, as_json: bool) -> int:
+    """Look a variable up as a command would; what it holds is printed only when that was asked for."""
+    try:
+        answer = ask("sandbox.variable", {"name": name, "reveal": reveal})
+    except Failed as error:
+        return fail("sandbox", error, as_json=as_json)
+    found = cast("Variable", answer)  # written by our daemon, or by us
+    if found["problem"]:
+        return output.failed("sandbox", f"{name} has no value: {found['problem']}", as_json=as_json)
+    masked = f"{name} has a value of {found['chars']} characters; --unsafe-print shows it"
+    _print(answer, [masked if found["value"] is None else found["value"]], as_json=as_json)
     return 0
 
 

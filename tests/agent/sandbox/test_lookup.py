@@ -193,9 +193,14 @@ async def test_a_helper_finds_no_program_that_a_command_could_have_put_there(sce
 
 
 async def test_a_helper_that_is_not_there_is_told_of(scene: Scene) -> None:
-    sandbox = scene.sandbox(allow=("A", "B"), A={"command": "no-such"}, B={"command": "/etc/passwd"})
+    broken = scene.shut / "broken"
+    broken.write_text("#!/no/such/shell\n", encoding="utf-8")
+    broken.chmod(0o700)
+    helpers = {"A": {"command": "no-such"}, "B": {"command": "/etc/passwd"}, "C": {"command": str(broken)}}
+    sandbox = scene.sandbox(allow=("A", "B", "C"), **helpers)
 
     assert (await passed(sandbox))["missing"] == {
+        "C": "its helper cannot be started: No such file or directory",
         "A": 'its helper cannot be run: there is no program "no-such" on PATH',
         "B": 'its helper cannot be run: "/etc/passwd" is no program that can be run',
     }
