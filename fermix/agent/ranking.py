@@ -15,6 +15,7 @@ from fermix.agent.capability import Capability
 
 K1 = 1.5
 B = 0.75
+READ_CHARS = 2_000  # of a description; what comes after is a manual, and its length is a server's choice
 
 _WORD = re.compile(r"[^\W_]+")
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z][a-z]+|[a-z]+|[0-9]+")
@@ -49,7 +50,7 @@ def _saturated(count: int, length: int, average: float) -> float:
 def _words_of(tool: Capability) -> list[str]:
     properties = tool.parameters.get("properties")
     parameters = properties if isinstance(properties, dict) else {}
-    return [word for text in (tool.name, tool.description, *parameters) for word in _words(text)]
+    return [word for text in (tool.name, tool.description[:READ_CHARS], *parameters) for word in _words(text)]
 
 
 def _words(text: str) -> list[str]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from fermix.agent.model import JsonObject, JsonValue, ToolResult
 from fermix.agent.registry import CapabilityRegistry
 from fermix.agent.results import unframed
 from fermix.agent.tools import tool_search
+from fermix.agent.tools.catalog import build_tools
 from fermix.agent.tools.tool_search import MISUSED, ToolSearchSettings
 from fermix.clock import SystemClock
 from fermix.config.load import build
@@ -19,6 +21,7 @@ from fermix.events import Events
 from fermix.home import Home
 from fermix.setup.sections import SECTIONS
 from fermix.trust import PolicyClass, Trust
+from tests.agent.tools.conftest import Toolbox
 from tests.fakes.turns import make_call, make_capability, make_scope, make_turn
 from tests.requirements import covers
 
@@ -144,6 +147,16 @@ def test_one_key_switches_the_bridges_off(tmp_path: Path) -> None:
     off = build("[fermix_core.tools.tool_search]\nenabled = false\n", Home(tmp_path), {}, SECTIONS)
 
     assert tool_search.tools(off[ToolSearchSettings]) == ()
+
+
+@covers("deferral.off")
+def test_a_reload_with_the_key_builds_no_bridge(toolbox: Toolbox, tmp_path: Path) -> None:
+    """The tools are built again with every configuration, so the next turn has them or has them not."""
+    off = build("[fermix_core.tools.tool_search]\nenabled = false\n", Home(tmp_path), {}, SECTIONS)
+
+    built = [tool.name for tool in build_tools(replace(toolbox.deps, config=off))]
+
+    assert {tool.name for tool in toolbox.tools} - set(built) == {"tool_search", "tool_describe", "tool_call"}
 
 
 def names(tools: tuple[Capability, ...]) -> list[str]:
