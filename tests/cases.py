@@ -1,6 +1,7 @@
 """The faults and rules of others that the gateway is held against, each in a few words of our own.
 
-A test shows one by naming its id in its docstring ("DLV-09: ..."). What stands in OPEN has no system yet; the reason
+A test shows one by naming its id in its docstring ("DLV-09: ..."), or a row of the attacks in
+tests/proof/fooled does. What stands in OPEN has no system yet; the reason
 says which. `tests/house/test_cases.py` fails when a case outside OPEN has no test, when one inside OPEN has one, and
 when a test names a case that nobody knows.
 """
@@ -98,6 +99,57 @@ CASES = {
     "R-28": "the risk of a tool is what our registry says",
     "R-29": "one module opens files, and checks what it has opened",
     "R-30": "a name from outside is data and never a path",
+    "R-31": "trees are deleted only inside folders that we made, and never through a link",
+    "R-32": "media lie in our own folders, and names are compared as the disk compares them",
+    "R-33": "commands run behind walls that the system holds, and status says which",
+    # Rules: what is installed, what is configuration
+    "R-34": "nothing is loaded because it appeared in a folder",
+    "R-35": "archives are unpacked with limits, plain files only",
+    "R-36": "plugins run in a process of their own, with no environment of ours",
+    "R-37": "programs are called with fixed options, and git runs nothing that a repository names",
+    "R-38": "nothing in a workspace, repository or download is configuration or code",
+    "R-39": "writers of configuration keep its grammar",
+    "R-40": "a child gets the variables of a list, and none that makes programs load something",
+    # Rules: addresses, settings, secrets
+    "R-41": "one guarded client asks what others have chosen",
+    "R-42": "the browser obeys the same guard",
+    "R-43": "no other module opens a client",
+    "R-44": "no tool writes configuration",
+    "R-45": "secrets are in no environment, argument, prompt, trace or log",
+    "R-46": "a credential is added when a request is sent, for named hosts only",
+    "R-47": "files are made with their final mode",
+    "R-48": "redaction knows the secrets themselves",
+    # Rules: words from outside, exhaustion, exposure
+    "R-49": "after words from outside a risky call needs the owner's yes",
+    "R-50": "words from outside are data in a fence that they cannot close",
+    "R-51": "memory is written from the owner's turns only",
+    "R-52": "an address or a message that the model made up asks before it carries something out",
+    "R-53": "the agent reads neither its own logs, traces and settings nor its socket",
+    "R-54": "every reader has a bound and an end",
+    "R-55": "the browser is driven over a pipe",
+    "R-56": "listening beyond this machine is a choice that is told",
+    "R-57": "status shows the version, its age and what is known against it",
+    # Paths and the sandbox
+    "SBX-01": "a link inside leads to nothing outside",
+    "SBX-02": "a link whose target is missing is not written through",
+    "SBX-03": "the text of a command proves nothing",
+    "SBX-05": "another spelling of a name is the same name",
+    "SBX-06": "no first word vouches for a second command",
+    "SBX-07": "no yes is kept for a wrapper",
+    "SBX-09": "expansion after a check opens nothing",
+    "SBX-10": "git takes no option that runs a program",
+    "SBX-11": "the settings of a repository run nothing",
+    "SBX-13": "the sandbox holds wherever a turn came from",
+    "SBX-14": "an empty list of tools means none",
+    "SBX-15": "what a caller cannot see he cannot call",
+    "SBX-17": "one question is not asked again and again",
+    # Requests to the outside
+    "NET-01": "each redirect is judged anew",
+    "NET-02": "a name is looked up once, and every answer is judged",
+    "NET-03": "an inside address is known in every spelling",
+    "NET-05": "no proxy of the environment comes between",
+    "NET-06": "a page of any bytes and size breaks nothing",
+    "NET-07": "no header follows to another origin",
 }
 
 JOBS = "scheduled and background work comes later"
@@ -106,7 +158,10 @@ STEERING = "a running turn cannot be steered yet"
 CALLS = "voice calls come later"
 WEB = "the web page and webhook routes come later"
 FACTS = "remembered facts come later"
-TAINT = "what a turn has read does not limit it yet"
+
+PLUGINS = "plugins come later"
+BROWSER = "the browser comes later"
+ADVISORIES = "no list of advisories is read yet"
 
 OPEN = {
     "DLV-15": JOBS,
@@ -123,4 +178,11 @@ OPEN = {
     "R-10": WEB,
     "R-11": WEB,
     "R-18": PLATFORMS,
+    "R-35": PLUGINS,
+    "R-36": PLUGINS,
+    "R-42": BROWSER,
+    "R-51": FACTS,
+    "R-55": BROWSER,
+    "R-56": WEB,
+    "R-57": ADVISORIES,
 }

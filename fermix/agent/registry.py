@@ -48,7 +48,8 @@ WHOLE = Narrowing()
 def narrowed(capabilities: Iterable[Capability], trust: Trust | None, by: Narrowing = WHOLE) -> tuple[Capability, ...]:
     """Return those of `capabilities` that a caller may call; no trust stated means guest.
 
-    A part of a turn (a sub-agent, a job) is given a choice from its turn's own tools, so its rights never grow.
+    A part of a turn (a sub-agent, a job) is given a choice from its turn's own tools, so its rights never grow. What
+    a plugin says of its own tools opens none of them to guests.
     """
     guest = trust is not Trust.OPERATOR
     kinds = by.kinds & GUEST_KINDS if guest else by.kinds
@@ -62,7 +63,7 @@ def narrowed(capabilities: Iterable[Capability], trust: Trust | None, by: Narrow
         and capability.name not in by.excluded
         and capability.category not in by.excluded_categories
         and not capability.hidden
-        and not (guest and capability.owner_only)
+        and not (guest and (capability.owner_only or capability.source))
         and (by.may_ask or not capability.asks_owner)
         and (fitting := capability if capability.fits is None else capability.fits(by.way_back)) is not None
     )

@@ -26,6 +26,7 @@ MIXED = (
     make_capability("screen", policy=PolicyClass.GUI_CONTROL),
     make_capability("review", kind=Kind.SKILL),
     make_capability("tickets_list", kind=Kind.MCP),
+    replace(make_capability("mail_read"), source="mail"),
     replace(make_capability("internal"), hidden=True),
 )
 ALL = tuple(capability.name for capability in MIXED if not capability.hidden)

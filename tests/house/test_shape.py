@@ -115,7 +115,7 @@ def test_nothing_is_left_unfinished() -> None:
 
 @covers("proc.no-own-http", "proc.no-broker-no-pool")
 def test_no_part_of_ours_talks_to_another_over_http_a_broker_or_a_pool() -> None:
-    """Architecture, design choices: HTTP goes out through net.py, fetch.py and setup/probe.py, in by daemon/http.py."""
+    """Architecture, choices; R-43. HTTP goes out by net.py, fetch.py and setup/probe.py, in by daemon/http.py."""
     speakers = {"aiohttp": {"net.py", "daemon/http.py"}, "httpx": {"fetch.py", "setup/probe.py"}}
     for library, allowed in speakers.items():
         found = {_name(path) for path in MODULES if re.search(rf"^\s*(import|from) {library}\b", _text(path), re.M)}

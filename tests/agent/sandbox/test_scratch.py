@@ -27,6 +27,7 @@ def test_a_tree_deeper_than_any_path_or_stack_is_removed(tmp_path: Path) -> None
 
 
 def test_what_is_closed_to_ourselves_is_removed_and_links_are_not_followed(tmp_path: Path) -> None:
+    """R-31."""
     top, outside = tmp_path / "top", tmp_path / "outside"
     (top / "closed/inner").mkdir(parents=True)
     (top / "closed/inner/file").write_text("x")
