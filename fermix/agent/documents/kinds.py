@@ -57,12 +57,17 @@ _BY_START = (
 )
 
 
+_STARTS = tuple(start for start, _ in _BY_START)
+
+
 def kind_of(head: bytes) -> Kind | None:
     """Say what a file is that begins so; None for text."""
     if b"%PDF-" in head[:1024]:
         return PDF
     if head[:4] == b"RIFF" and head[8:12] in (b"WEBP", b"WAVE"):
         return Kind("WebP") if head[8:12] == b"WEBP" else Kind("WAV recording")
+    if not head.startswith(_STARTS) and b"\0" not in head[:PROBE_BYTES]:
+        return None
     kind = next((kind for start, kind in _BY_START if head.startswith(start)), UNKNOWN)
     if kind.name in PICTURES or kind.is_document:
         return kind

@@ -51,7 +51,7 @@ class Closed:
         return self._inside is None or inode in self._inside
 
 
-def identities(paths: Iterable[Path]) -> frozenset[Identity]:
+def identities(paths: Iterable[Path | str]) -> frozenset[Identity]:
     """Return what paths are on disk, links not followed; what is not there has no second name."""
     found: set[Identity] = set()
     for path in paths:

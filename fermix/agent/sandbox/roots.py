@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -35,14 +35,55 @@ class Root:
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
-    """What the closed places, and those to look at, are on disk at one moment."""
+class _Places:
+    """Some paths, by name and by what they are on disk at one moment."""
 
-    protected: frozenset[Identity]
-    blocked: frozenset[Identity]
-    home: frozenset[Identity]
-    to_look_at: frozenset[Identity]
-    kept: frozenset[Identity]
+    names: frozenset[str]
+    identities: frozenset[Identity]
+
+    @classmethod
+    def of(cls, paths: Iterable[Path]) -> _Places:
+        names = frozenset(map(str, paths))
+        return cls(names, identities(names))
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A path and all above it. Strings, since every call of a file tool asks."""
+
+    names: frozenset[str]
+    identities: frozenset[Identity]
+
+    @classmethod
+    def of(cls, path: Path) -> _Line:
+        names = frozenset(map(str, (path, *path.parents)))
+        return cls(names, identities(names))
+
+    def with_last(self, path: Path) -> _Line:
+        """Return the line of something in the folder that this one leads to."""
+        name = str(path)
+        return _Line(self.names | {name}, self.identities | identities((name,)))
+
+    def touches(self, places: _Places) -> bool:
+        return not (self.identities.isdisjoint(places.identities) and self.names.isdisjoint(places.names))
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What the policy compares with, at one moment. `closed` is what a walk passes by."""
+
+    protected: _Places
+    blocked: _Places
+    home: _Places
+    to_look_at: _Places
+    closed: frozenset[Identity]
+    lines: dict[Path, _Line] = field(default_factory=dict[Path, "_Line"])
+
+    def line_to(self, path: Path) -> _Line:
+        """Look at a path as it is now, and at the folders above it as they were at this moment."""
+        if (above := self.lines.get(path.parent)) is None:
+            above = self.lines[path.parent] = _Line.of(path.parent)
+        return above.with_last(path)
 
 
 class Roots:
@@ -100,28 +141,26 @@ class Roots:
 
     def why_closed(self, path: Path) -> str | None:
         """Say why nobody may touch a real path, or None."""
-        known, line = self._now_known(), (path, *path.parents)
-        met = identities(line)
-        if _touches(line, met, self._protected, known.protected) or f"{folded(path)}/".startswith(self._names):
+        known = self._now_known()
+        line = known.line_to(path)
+        if line.touches(known.protected) or f"{folded(path)}/".startswith(self._names):
             return PROTECTED
-        if self._is_ours(line, met, known):
-            return PROTECTED
-        if _touches(line, met, self._blocked, known.blocked):
+        if line.touches(known.home) and not line.touches(known.to_look_at):
+            return PROTECTED  # the copy that an owner made, what a crash left behind: nobody can list what has a key
+        if line.touches(known.blocked):
             return "inside a folder that the owner blocked"
         return None
 
     def why_fixed(self, path: Path) -> str | None:
         """Say why no tool may change a real path that it may look at, or None."""
-        line = (path, *path.parents)
-        if _touches(line, identities(line), self._fixed, identities(self._fixed)):
+        if _Line.of(path).touches(_Places.of(self._fixed)):
             return "it decides what the agent, or a session of its owner, does next; no tool may change it"
         return None
 
     def why_never_granted(self, path: Path) -> str | None:
         """Say why a real path must not be granted in any case, or None."""
         homes = (self._user_home, *self._user_home.parents, self._home, *self._home.parents)
-        line = (path, *path.parents)
-        if path in homes or _touches(line, identities(line), self._protected, identities(self._protected)):
+        if path in homes or _Line.of(path).touches(_Places.of(self._protected)):
             return "it is, or holds, a home or a protected path"
         return None
 
@@ -133,14 +172,7 @@ class Roots:
     def closed(self) -> Closed:
         """Return what a walk through a root must pass by, other names of it included."""
         known = self._now_known()
-        return Closed(known.protected | known.blocked | known.kept, (*self._private, ETC, *self._blocked), self._kept)
-
-    def _is_ours(self, line: tuple[Path, ...], met: frozenset[Identity], known: _Known) -> bool:
-        """Say whether a path lies in our own home. Nobody can list what may turn up there with a key in it (the copy
-        that an owner made, what a crash left behind), so all of it is closed but what is there to be looked at.
-        """
-        in_home = _touches(line, met, (self._home,), known.home)
-        return in_home and not _touches(line, met, self._to_look_at, known.to_look_at)
+        return Closed(known.closed, (*self._private, ETC, *self._blocked), self._kept)
 
     def _kept(self) -> tuple[Path, ...]:
         try:
@@ -154,8 +186,9 @@ class Roots:
         return self._known
 
     def _look(self) -> _Known:
-        paths = self._protected, self._blocked, (self._home,), self._to_look_at, self._kept()
-        return _Known(*map(identities, paths))
+        protected, blocked = _Places.of(self._protected), _Places.of(self._blocked)
+        closed = protected.identities | blocked.identities | identities(self._kept())
+        return _Known(protected, blocked, _Places.of((self._home,)), _Places.of(self._to_look_at), closed)
 
     def _grant(self, text: str, home: Home) -> Path:
         path = real(self.expand(text))
@@ -184,9 +217,3 @@ def real(path: Path) -> Path:
         raise OutsideSandbox(repr(path), "not a possible file name") from error
     except OSError as error:
         raise OutsideSandbox(str(path), "changed while it was looked at") from error
-
-
-def _touches(
-    line: tuple[Path, ...], met: frozenset[Identity], closed: tuple[Path, ...], known: frozenset[Identity]
-) -> bool:
-    return not met.isdisjoint(known) or not set(line).isdisjoint(closed)

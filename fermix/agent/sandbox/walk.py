@@ -11,8 +11,7 @@ import stat
 import threading
 import time
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from fermix.agent.sandbox.closed import Closed
 from fermix.workers import Workers
@@ -21,12 +20,13 @@ T = TypeVar("T")
 
 MOST_DEPTH = 64  # each level holds a descriptor while it is walked
 PIECE_S = 0.1
+FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 Parts = tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """Something below the folder. `holder` is a descriptor of the folder it lies in, open until the next step.
 
     `is_cut`: a folder that was wanted and is not gone into, because it lies too deep.
@@ -35,13 +35,12 @@ class Entry:
     parts: Parts
     is_folder: bool
     holder: int
-    is_cut: bool = False
+    is_cut: bool
 
     def open(self, closed: Closed) -> int | None:
         """Open it for reading if it is a regular file that is not closed; None if not, or if it is gone."""
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
         try:
-            descriptor = os.open(self.parts[-1], flags, dir_fd=self.holder)
+            descriptor = os.open(self.parts[-1], FILE_FLAGS, dir_fd=self.holder)
         except OSError:
             return None
         state = os.fstat(descriptor)
@@ -57,34 +56,38 @@ def walk(descriptor: int, closed: Closed, enter: Callable[[Parts], bool], above:
         for name, is_folder in _listing(descriptor, closed):
             parts = (*above, name)
             wanted = is_folder and enter(parts)
-            yield Entry(parts, is_folder, descriptor, is_cut=wanted and len(parts) >= MOST_DEPTH)
-            if wanted and len(parts) < MOST_DEPTH:
-                below = _open_folder(name, descriptor)
-                if below is not None:
-                    yield from walk(below, closed, enter, parts)
+            is_deep = len(parts) >= MOST_DEPTH
+            yield Entry(parts, is_folder, descriptor, wanted and is_deep)
+            if wanted and not is_deep and (below := _open_folder(name, descriptor, closed)) is not None:
+                yield from walk(below, closed, enter, parts)
     finally:
         os.close(descriptor)
 
 
 def _listing(descriptor: int, closed: Closed) -> list[tuple[str, bool]]:
-    """Return the names and whether each is a folder, without what is closed."""
-    rows: list[tuple[str, bool]] = []
+    """Return the names and whether each is a folder, without what is closed: by number, which takes no call each.
+
+    What is opened of it is judged again, so another disk that is mounted here is no way in.
+    """
+    device = os.fstat(descriptor).st_dev
     with os.scandir(descriptor) as entries:
-        for entry in entries:
-            try:
-                state = entry.stat(follow_symlinks=False)
-            except FileNotFoundError:
-                continue
-            if not closed.holds(state):
-                rows.append((entry.name, stat.S_ISDIR(state.st_mode)))
+        rows = [
+            (entry.name, entry.is_dir(follow_symlinks=False))
+            for entry in entries
+            if (device, entry.inode()) not in closed.known
+        ]
     return sorted(rows)
 
 
-def _open_folder(name: str, holder: int) -> int | None:
+def _open_folder(name: str, holder: int, closed: Closed) -> int | None:
     try:
-        return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=holder)
+        descriptor = os.open(name, FOLDER_FLAGS, dir_fd=holder)
     except OSError:
         return None  # unreadable, gone, or a link by now
+    if closed.holds(os.fstat(descriptor)):
+        os.close(descriptor)
+        return None
+    return descriptor
 
 
 class Pieces(Generic[T]):

@@ -7,7 +7,6 @@ import os
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from io import BufferedReader
 from pathlib import PurePosixPath
 
 from fermix.agent.capability import Capability, Kind, ToolContext
@@ -17,13 +16,14 @@ from fermix.agent.documents.kinds import Kind as FileKind
 from fermix.agent.documents.limits import TEXT_BYTES, Part
 from fermix.agent.model import JsonValue, ToolResult
 from fermix.agent.sandbox import Sandbox
-from fermix.agent.sandbox.walk import Parts, Pieces, walk
+from fermix.agent.sandbox.walk import MOST_DEPTH, Parts, Pieces, walk
 from fermix.agent.turn import Turn
 from fermix.trust import PolicyClass
 from fermix.workers import Workers
 
 READ_BYTES = TEXT_BYTES
-BLOCK_BYTES = 1_048_576
+BLOCK_BYTES = 262_144
+FEW_LINES = 10_000  # taken apart faster than counted
 SCAN_BYTES = 268_435_456  # how far a line number is looked for; a quarter of a second of reading
 DEFAULT_RESULTS = 200
 MOST_RESULTS = 1_000
@@ -91,33 +91,38 @@ class FileReader:
     async def run(self, arguments: Mapping[str, JsonValue], context: ToolContext) -> ToolResult:
         path, offset, limit = str(arguments["path"]), _number(arguments, "offset") or 1, _number(arguments, "limit")
         try:
-            found = await self._workers.run(self._read, context.turn, path, offset, limit)
+            found = await self._workers.run(self._read, context.turn, path, Part(offset, limit))
             if isinstance(found, ToolResult):
                 return found
-            with found.file as file:
-                return await self._read_other(found.kind, file.fileno(), context.turn, path, Part(offset, limit))
+            with ExitStack() as ending:
+                ending.callback(os.close, found.descriptor)
+                return await self._read_other(found, context.turn, path, Part(offset, limit))
         except IsADirectoryError:
             return ToolResult(False, f"{path} is a folder; use glob_search with this path to see what is in it")
         except OSError as error:
             return ToolResult(False, f"cannot read {path}: {error.strerror}")
 
-    def _read(self, turn: Turn, path: str, offset: int, limit: int | None) -> ToolResult | _Other:
+    def _read(self, turn: Turn, path: str, part: Part) -> ToolResult | _Other:
         """Read text at once; what is none is handed on open."""
         place = self._sandbox.find(turn, path)
         with ExitStack() as ending:
-            file = ending.enter_context(os.fdopen(place.open_file(), "rb"))
-            kind = kind_of(file.peek(PROBE_BYTES)[:PROBE_BYTES])
-            if kind is not None:
+            descriptor = place.open_file()
+            ending.callback(os.close, descriptor)
+            head = os.pread(descriptor, READ_BYTES + 1 if part.first == 1 else PROBE_BYTES, 0)
+            if (kind := kind_of(head)) is not None:
                 ending.pop_all()
-                return _Other(kind, file)
-            skipped = _skip_lines(file, offset - 1)
-            if skipped is None:
-                return ToolResult(False, f"line {offset} lies too deep in {path}; use shell, for example sed -n")
-            if skipped < offset - 1:
-                return ToolResult(False, f"{path} has only {skipped} lines")
-            return _lines_from(file, offset, limit)
+                return _Other(kind, descriptor)
+            if part.first == 1:
+                return _lines_of(head, part)
+            start = find_line(descriptor, part.first)
+            if isinstance(start, int):
+                return _lines_of(os.pread(descriptor, READ_BYTES + 1, start), part)
+            if start is TOO_DEEP:
+                return ToolResult(False, f"line {part.first} lies too deep in {path}; use shell, for example sed -n")
+            return ToolResult(False, f"{path} has only {start.lines} lines")
 
-    async def _read_other(self, kind: FileKind, descriptor: int, turn: Turn, path: str, part: Part) -> ToolResult:
+    async def _read_other(self, other: _Other, turn: Turn, path: str, part: Part) -> ToolResult:
+        kind, descriptor = other.kind, other.descriptor
         if kind.name in PICTURES:
             return await self._documents.show(turn, descriptor, kind, path)
         if kind.is_document:
@@ -131,42 +136,59 @@ class _Other:
     """An open file that is no plain text."""
 
     kind: FileKind
-    file: BufferedReader
+    descriptor: int
 
 
-def _skip_lines(file: BufferedReader, count: int) -> int | None:
-    """Stand behind `count` lines; return how many there were, None when that was too far to look."""
-    skipped = read_bytes = 0
-    while skipped < count:
-        line = file.readline(BLOCK_BYTES)
-        read_bytes += len(line)
-        if not line:
-            return skipped
-        if read_bytes > SCAN_BYTES:
-            return None
-        skipped += line.endswith(b"\n")
-    return skipped
+@dataclass(frozen=True, slots=True)
+class Shorter:
+    """A file that ends before the line that was looked for."""
+
+    lines: int
 
 
-def _lines_from(file: BufferedReader, offset: int, limit: int | None) -> ToolResult:
-    kept = bytearray()
-    number = offset
-    while limit is None or number < offset + limit:
-        line = file.readline(READ_BYTES + 1)
-        if not line:
-            return ToolResult(True, _text(kept) if kept or offset > 1 else "(empty file)")
-        if len(line) > READ_BYTES and not kept:
-            text = _text(line[:READ_BYTES])
-            return ToolResult(True, f"{text}\n[line {number} goes on; the next line is offset={number + 1}]")
-        if len(kept) + len(line) > READ_BYTES:
-            break
-        kept += line
-        number += 1
-    more = f"\n[more follows: read on with offset={number}]" if file.peek(1) else ""
-    return ToolResult(True, _text(kept) + more)
+TOO_DEEP = Shorter(-1)
 
 
-def _text(data: bytes | bytearray) -> str:
+def find_line(descriptor: int, number: int) -> int | Shorter:
+    """Return where a line of a file begins."""
+    skipped = position = 0
+    while block := os.pread(descriptor, BLOCK_BYTES, position):
+        missing = number - 1 - skipped
+        if missing <= FEW_LINES or block.count(b"\n") >= missing:
+            parts = block.split(b"\n", missing)
+            if len(parts) > missing:
+                return position + len(block) - len(parts[-1])
+        skipped, position = skipped + block.count(b"\n"), position + len(block)
+        if position > SCAN_BYTES:
+            return TOO_DEEP
+    return Shorter(skipped)
+
+
+def _lines_of(data: bytes, part: Part) -> ToolResult:
+    """Show the whole lines that fit of what was read, and where to go on."""
+    kept = data[:READ_BYTES]
+    if len(data) > READ_BYTES:
+        kept = kept[: kept.rfind(b"\n") + 1]
+    if part.most is not None:
+        kept = kept[: _end_of(kept, part.most)]
+    if kept:
+        if len(kept) == len(data):
+            return ToolResult(True, _text(kept))
+        following = part.first + kept.count(b"\n")
+        return ToolResult(True, f"{_text(kept)}\n[more follows: read on with offset={following}]")
+    if len(data) > READ_BYTES:
+        text = _text(data[:READ_BYTES])
+        return ToolResult(True, f"{text}\n[line {part.first} goes on; the next line is offset={part.first + 1}]")
+    return ToolResult(True, "" if part.first > 1 else "(empty file)")
+
+
+def _end_of(data: bytes, lines: int) -> int:
+    """Return where so many lines end, the end of all when there are fewer."""
+    parts = data.split(b"\n", lines)
+    return len(data) - len(parts[-1]) if len(parts) > lines else len(data)
+
+
+def _text(data: bytes) -> str:
     return data.decode("utf-8", "replace").removeprefix("\ufeff")
 
 
@@ -197,8 +219,11 @@ class Globber:
 
         place = self._sandbox.find(turn, path)
         for entry in walk(place.open_folder(), place.closed, enter):
+            shown = str(PurePosixPath(path, *entry.parts))
             fits = len(pattern) in states_after(entry.parts, pattern)
-            yield str(PurePosixPath(path, *entry.parts)) + ("/" if entry.is_folder else "") if fits else None
+            yield shown + ("/" if entry.is_folder else "") if fits else None
+            if entry.is_cut:
+                yield f"[not looked into, {MOST_DEPTH} folders deep: search with path={shown}]"
 
 
 def states_after(parts: Parts, pattern: Parts) -> frozenset[int]:

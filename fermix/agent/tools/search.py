@@ -17,7 +17,7 @@ from fermix.agent.capability import Capability, Kind, ToolContext
 from fermix.agent.model import JsonValue, ToolResult
 from fermix.agent.sandbox import Place, Sandbox
 from fermix.agent.sandbox.closed import Closed
-from fermix.agent.sandbox.walk import Pieces, walk
+from fermix.agent.sandbox.walk import MOST_DEPTH, Entry, Pieces, walk
 from fermix.agent.turn import Turn
 from fermix.errors import OutsideSandbox
 from fermix.native.child import Limits, run_child
@@ -25,6 +25,7 @@ from fermix.native.sweep import die_with_parent
 from fermix.trust import PolicyClass
 from fermix.workers import Workers
 
+BLOCK_BYTES = 262_144  # nearly every source file, in one call
 PROBE_BYTES = 4_096  # a NUL in here makes a file binary
 MOST_FILE_BYTES = 16_777_216  # larger ones are no text that a person wrote
 MOST_LINE_CHARS = 300
@@ -125,25 +126,44 @@ class Searcher:
 
 
 def search_place(place: Place, shown: str, fits: Callable[[str], object], needle: bytes = b"") -> Generator[str | None]:
-    """Give `path:line: text` for each line that fits, None after each file. Files without `needle` are passed over."""
+    """Give `path:line: text` for each line that fits, None after each file. Files without `needle` are passed over.
+
+    A folder that lies too deep gives a line that says how to search it.
+    """
     try:
         folder = place.open_folder()
     except NotADirectoryError:
-        yield from _search_file(place.open_file(), shown, fits, needle)
+        yield from _lines(_text_of(place.open_file(), needle), shown, fits)
         return
     for entry in walk(folder, place.closed, enter=lambda parts: True):
+        if entry.is_cut:
+            yield f"[not searched, {MOST_DEPTH} folders deep: search with path={_shown(shown, entry)}]"
         descriptor = None if entry.is_folder else entry.open(place.closed)
-        if descriptor is not None:
-            yield from _search_file(descriptor, str(PurePosixPath(shown, *entry.parts)), fits, needle)
+        data = None if descriptor is None else _text_of(descriptor, needle)
+        if data is not None:
+            yield from _lines(data, _shown(shown, entry), fits)
         yield None
 
 
-def _search_file(descriptor: int, shown: str, fits: Callable[[str], object], needle: bytes) -> Generator[str]:
-    with os.fdopen(descriptor, "rb") as file:
-        data = file.read(MOST_FILE_BYTES + 1)
-    if len(data) > MOST_FILE_BYTES or b"\0" in data[:PROBE_BYTES] or needle not in data:
-        return
-    for number, line in enumerate(data.decode("utf-8", "replace").split("\n"), start=1):
+def _shown(shown: str, entry: Entry) -> str:
+    return str(PurePosixPath(shown, *entry.parts))
+
+
+def _text_of(descriptor: int, needle: bytes) -> bytes | None:
+    """Read a file and close it; None when it is too large, no text, or without the needle."""
+    try:
+        data = more = os.read(descriptor, BLOCK_BYTES)
+        while len(more) == BLOCK_BYTES and len(data) <= MOST_FILE_BYTES:
+            more = os.read(descriptor, BLOCK_BYTES)
+            data += more
+    finally:
+        os.close(descriptor)
+    is_text = len(data) <= MOST_FILE_BYTES and b"\0" not in data[:PROBE_BYTES]
+    return data if is_text and needle in data else None
+
+
+def _lines(data: bytes | None, shown: str, fits: Callable[[str], object]) -> Generator[str]:
+    for number, line in enumerate((data or b"").decode("utf-8", "replace").split("\n"), start=1):
         if fits(line):
             yield f"{shown}:{number}: {line.strip()[:MOST_LINE_CHARS]}"
 

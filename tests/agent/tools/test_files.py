@@ -211,7 +211,11 @@ async def test_a_tree_without_end_is_left_in_time(toolbox: Toolbox) -> None:
 
     result = await toolbox.call("glob_search", pattern="**/*", max_results=1_000)
 
-    assert len(result.text.splitlines()) == 64
+    rows = result.text.splitlines()
+    assert rows[:64] == ["d/" * depth for depth in range(1, 65)]
+    cut = "/".join("d" * 64)
+    assert rows[64:] == [f"[not looked into, 64 folders deep: search with path={cut}]"]
+    assert (await toolbox.call("glob_search", pattern="**/*", path=cut)).text.count("\n") == 15
 
 
 @pytest.mark.parametrize(

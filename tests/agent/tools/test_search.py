@@ -94,6 +94,25 @@ async def test_a_search_passes_by_what_is_closed_or_outside(toolbox: Toolbox, tm
         assert result == ToolResult(True, "no line in . matches 'needle'")
 
 
+@pytest.mark.parametrize("regex", [False, True])
+async def test_a_search_says_where_it_did_not_look(toolbox: Toolbox, *, regex: bool) -> None:
+    cut, rest = "/".join("d" * 64), "/".join("d" * 10)
+    toolbox.write(f"{cut}/{rest}/deep.txt", "needle\n")
+
+    first = await toolbox.call("content_search", pattern="needle", regex=regex)
+    then = await toolbox.call("content_search", pattern="needle", regex=regex, path=cut)
+
+    assert first.text == f"[not searched, 64 folders deep: search with path={cut}]"
+    assert then.text == f"{cut}/{rest}/deep.txt:1: needle"
+
+
+@pytest.mark.parametrize("size_bytes", [262_143, 262_144, 262_145, 524_288, 16_777_216])
+async def test_a_file_of_any_size_is_searched_to_its_end(toolbox: Toolbox, size_bytes: int) -> None:
+    toolbox.write("f", b"x" * (size_bytes - 7) + b"\nneedle")
+
+    assert (await toolbox.call("content_search", pattern="needle")).text == "f:2: needle"
+
+
 async def test_a_place_outside_is_denied(toolbox: Toolbox) -> None:
     for regex in (False, True):
         result = await toolbox.call("content_search", pattern="root", path="/etc", regex=regex)
