@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from bench import crowd, gateway, load, memory, screen, startup, turn, walls
+from bench import crowd, files, gateway, load, memory, screen, startup, turn, walls
 
 PARTS = {
     "turn": turn.figures,
@@ -15,6 +15,7 @@ PARTS = {
     "crowd": crowd.figures,
     "screen": screen.figures,
     "walls": walls.figures,
+    "files": files.figures,
 }
 
 

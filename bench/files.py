@@ -1,7 +1,7 @@
 """What the file tools cost, called through the dispatcher as the loop does, against the plain way of doing the same.
 
-`content_search` against `grep -rn` over 20,000 files (and ripgrep, where it is installed); `file_read` of 100 KB,
-which takes two calls, against opening and reading the file.
+`content_search` against `grep -rn` over 20,000 files (and ripgrep, where it is installed); `file_read` of 100 KB
+against opening and reading the file.
 """
 
 from __future__ import annotations
@@ -15,15 +15,14 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 from bench.figures import Figure, p50
-from fermix.agent.approvals import Approvals
 from fermix.agent.dispatch import Dispatcher
-from fermix.agent.sandbox import Policy, Sandbox, SandboxSettings
-from fermix.agent.tools.catalog import build_tools
+from fermix.agent.sandbox import Sandbox, SandboxSettings
+from fermix.agent.tools import files, search
 from fermix.clock import SystemClock
 from fermix.events import Events
 from fermix.home import Home
+from fermix.native.program import own_program
 from fermix.workers import Workers
-from tests.fakes.tools import tool_deps
 from tests.fakes.turns import make_call, make_scope
 
 FILES, FOLDERS = 20_000, 200
@@ -44,8 +43,8 @@ def figures() -> Iterator[Figure]:
 async def _measure(home: Home) -> list[Figure]:
     workers, clock = Workers(), SystemClock()
     sandbox = Sandbox(SandboxSettings(), home, home.root, home.root.parent, {"PATH": "/usr/bin:/bin"})
-    policy = Policy(sandbox, home, {"sandbox": SandboxSettings}, workers, clock)
-    scope = make_scope(*build_tools(tool_deps(home, policy, Approvals(clock), workers)))
+    program = own_program({})
+    scope = make_scope(*files.tools(sandbox, workers, program), *search.tools(sandbox, workers, program))
     dispatcher = Dispatcher(Events(clock), clock)
 
     async def call(name: str, **arguments: str | int) -> str:
@@ -53,12 +52,11 @@ async def _measure(home: Home) -> list[Figure]:
         assert result.ok, result.text
         return result.text
 
-    async def search() -> None:
+    async def look() -> None:
         assert (await call("content_search", pattern=NEEDLE, path="tree", max_results=1_000)).count("\n") == FOLDERS - 1
 
     async def read() -> None:
-        first = await call("file_read", path="text")
-        await call("file_read", path="text", offset=int(first.rpartition("offset=")[2].rstrip("]")))
+        assert len(await call("file_read", path="text")) == FILE_BYTES
 
     async def grep(program: str) -> None:
         subprocess.run([program, "-rn", NEEDLE, str(home.workspace / "tree")], stdout=subprocess.DEVNULL, check=True)
@@ -66,7 +64,7 @@ async def _measure(home: Home) -> list[Figure]:
     async def plain() -> None:
         (home.workspace / "text").read_text("utf-8")
 
-    searched, grepped = await _medians(SEARCHES, search, lambda: grep("grep"))
+    searched, grepped = await _medians(SEARCHES, look, lambda: grep("grep"))
     found = [
         Figure("files.search", searched * 1000, "ms"),
         Figure("files.search_ratio", searched / grepped, "times grep -rn over 20,000 files", 5.0),
@@ -102,5 +100,5 @@ def _fill(workspace: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         found = f"{NEEDLE}\n" if number < FOLDERS else ""
         (folder / f"{number}.txt").write_text(text + found, "utf-8")
-    line = "x" * 79 + "\n"
+    line = "x" * 99 + "\n"
     (workspace / "text").write_text(line * (FILE_BYTES // len(line)), "utf-8")

@@ -11,6 +11,8 @@ from fermix.agent.model import JsonObject, JsonValue, ToolResult
 from fermix.agent.turn import ReplyPort, Turn, WayBack
 from fermix.trust import PolicyClass
 
+OUTPUT_CHARS = 60_000  # about 15,000 tokens: several results still fit beside a history in a 128k window
+
 
 class Kind(StrEnum):
     BUILTIN = "builtin"
@@ -48,9 +50,9 @@ ActsIn = Callable[[Mapping[str, JsonValue], ToolContext], Awaitable[str]]
 @dataclass(frozen=True, slots=True)
 class Capability:
     """One thing a model can call. `parameters` is a JSON Schema of type object; arguments are checked against it
-    before `run`. `timeout_s` bounds one run. `owner_only` hides it from guests whatever its class;
-    `asks_owner` hides it from every turn that cannot ask the owner. `source` names the plugin or MCP server it came
-    from, "" for our own. `outside` says whether its results hold words of others; None leaves that to kind and class.
+    before `run`. `timeout_s` bounds one run, `output_chars` the text of its result. `owner_only` hides it from guests
+    whatever its class; `asks_owner` hides it from every turn that cannot ask the owner. `source` names the plugin or
+    MCP server it came from, "" for our own. `outside` says whether its results hold words of others; None leaves that to kind and class.
     `ends_turn`: a success that was the only call of a step without text ends the turn. `asks` says why the owner must
     agree to exactly this call, or None when it is free; where it is missing `risk.py` decides by class. `acts_in` makes
     out where a call acts, for a tool whose arguments do not say all of it; the owner's yes is bound to that as well.
@@ -68,6 +70,7 @@ class Capability:
     category: str = "system"
     when_to_use: str = ""
     timeout_s: float = 150.0
+    output_chars: int = OUTPUT_CHARS
     asks_owner: bool = False
     source: str = ""
     outside: bool | None = None

@@ -13,7 +13,7 @@ from fermix.agent.capability import Capability
 from fermix.agent.model import ToolResult, valid_text
 from fermix.config.secrets import hide_known
 
-OUTPUT_CHARS = 60_000  # about 15,000 tokens: several results still fit beside a history in a 128k window
+OUTPUT_CHARS = 101_000  # of any tool: a file is read 100 KB at a time, whole and with the note where to go on
 NO_OUTPUT = "(no output)"  # an empty result is refused by some wires and read as a fault by small models
 HEAD_SHARE = 0.75  # the end of a long output, where commands say how they ended, is kept as well
 
@@ -32,7 +32,8 @@ def presentable(result: ToolResult, capability: Capability, *, output_chars: int
 
     Our own keys never reach it: a command can read the daemon's environment, whatever its own holds.
     """
-    text = bounded(hide_known(valid_text(result.text)), output_chars) or NO_OUTPUT
+    limit = min(output_chars, capability.output_chars)
+    text = bounded(hide_known(valid_text(result.text)), limit) or NO_OUTPUT
     outside = result.outside or capability.brings_outside
     return replace(result, text=framed(text, capability.name) if outside else text, outside=outside)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-TEXT_BYTES = 50_000  # of one answer: fits whole into one result, so that no hole opens in the middle of a file
+TEXT_BYTES = 100_000  # of one answer: fits whole into one result, so that no hole opens in the middle of a file
 TIMEOUT_S = 60.0
 MEMORY_BYTES = 1_073_741_824
 MOST_FILE_BYTES = 100_000_000

@@ -15,6 +15,7 @@ from fermix.agent.documents.kinds import PICTURES, PROBE_BYTES, kind_of
 from fermix.agent.documents.kinds import Kind as FileKind
 from fermix.agent.documents.limits import TEXT_BYTES, Part
 from fermix.agent.model import JsonValue, ToolResult
+from fermix.agent.results import OUTPUT_CHARS
 from fermix.agent.sandbox import Sandbox
 from fermix.agent.sandbox.walk import MOST_DEPTH, Parts, Pieces, walk
 from fermix.agent.turn import Turn
@@ -53,6 +54,7 @@ def tools(sandbox: Sandbox, workers: Workers, program: tuple[str, ...]) -> tuple
             run=reader.run,
             category="files",
             when_to_use="to see what is in a file whose path is known",
+            output_chars=OUTPUT_CHARS,
             examples=('{"path": "notes.txt"}', '{"path": "app.log", "offset": 1200, "limit": 50}'),
             failure_modes=("a long file comes in parts; each says with which offset the next one begins",),
         ),
