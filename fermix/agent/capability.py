@@ -49,15 +49,16 @@ ActsIn = Callable[[Mapping[str, JsonValue], ToolContext], Awaitable[str]]
 
 @dataclass(frozen=True, slots=True)
 class Capability:
-    """One thing a model can call. `parameters` is a JSON Schema of type object; arguments are checked against it
-    before `run`. `timeout_s` bounds one run, `output_chars` the text of its result. `owner_only` hides it from guests
-    whatever its class; `asks_owner` hides it from every turn that cannot ask the owner. `source` names the plugin or
-    MCP server it came from, "" for our own. `outside` says whether its results hold words of others; None leaves that to kind and class.
-    `ends_turn`: a success that was the only call of a step without text ends the turn. `asks` says why the owner must
-    agree to exactly this call, or None when it is free; where it is missing `risk.py` decides by class. `acts_in` makes
-    out where a call acts, for a tool whose arguments do not say all of it; the owner's yes is bound to that as well.
-    `fits` makes of it what a turn with this way back is offered, None for nothing; where it is missing that is itself.
-    `hidden` keeps it from every model. `examples`, `failure_modes` and `requires_setup` are what `tool_help` tells.
+    """One thing a model can call. `parameters` is a JSON Schema of type object; arguments are checked against it before
+    `run`. `timeout_s` bounds one run, `output_chars` the text of its result. `owner_only` hides it from guests
+    whatever its class; `asks_owner` hides it from every turn that cannot ask the owner. `source` names the plugin
+    or MCP server it came from, "" for our own. `outside` says whether its results hold words of others; None leaves
+    that to kind and class. `ends_turn`: a success that was the only call of a step without text ends the turn.
+    `asks` says why the owner must agree to exactly this call, or None when it is free; where it is missing
+    `risk.py` decides by class. `acts_in` makes out where a call acts, for a tool whose arguments do not say all of
+    it; the owner's yes is bound to that as well. `fits` makes of it what a turn with this way back is offered, None
+    for nothing; where it is missing that is itself. `hidden` keeps it from every model. `examples`, `failure_modes`
+    and `requires_setup` are what `tool_help` tells.
     """
 
     name: str
