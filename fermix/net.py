@@ -24,6 +24,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 
 from fermix import __version__
 from fermix.errors import NeedsOperator, Refused, Unavailable
+from fermix.lookup import LookUps
 from fermix.tls import client_context
 
 USER_AGENT = f"fermix/{__version__}"
@@ -89,6 +90,7 @@ class Net:
         self._session: aiohttp.ClientSession | None = None
         self._trust: ssl.SSLContext | None = None
         self._trust_wanted = asyncio.Lock()
+        self._look_ups = LookUps()
 
     @classmethod
     @asynccontextmanager
@@ -121,15 +123,12 @@ class Net:
     async def resolve(self, host: str, port: int) -> tuple[str, ...]:
         """Return every address of a name or number, in the order to try them. Raises: NetFailed, Refused."""
         self._admit_host(host)
-        loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(LOOK_UP_S):
-                found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            return await self._look_ups.find(host, port, LOOK_UP_S)
         except TimeoutError as error:
             raise NetFailed("timeout", host, "the name was not found in time") from error
-        except (OSError, UnicodeError) as error:
+        except (OSError, ValueError) as error:
             raise NetFailed("unreachable", host, UNKNOWN_NAME) from error
-        return tuple(dict.fromkeys(str(address[0]) for *_, address in found))
 
     @asynccontextmanager
     async def get_pinned(

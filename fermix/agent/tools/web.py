@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from fermix.addresses import parse
 from fermix.agent.capability import Capability, Kind, ToolContext
 from fermix.agent.documents.charset import decoded
 from fermix.agent.documents.reading import Reading
@@ -44,6 +45,7 @@ def tools(web: PublicWeb, reading: Reading) -> tuple[Capability, ...]:
             run=Fetcher(web, reading).run,
             category="web",
             when_to_use="to read a page whose address is known",
+            examples=('{"url": "https://example.com/"}', '{"url": "https://example.com/long", "offset": 30000}'),
             failure_modes=(
                 "addresses inside a network are refused",
                 "pictures, PDF files and other types are named and not shown",
@@ -59,15 +61,18 @@ def _why_asked(arguments: Mapping[str, JsonValue], context: ToolContext) -> str 
 
 
 class Fetcher:
-    """The tool itself. No text of its own repeats the address: a written address would count as given afterwards."""
+    """The tool itself. No text of its own repeats the address: a written address would count as given afterwards.
+
+    Where a server sends on to is its own choice, and told.
+    """
 
     def __init__(self, web: PublicWeb, reading: Reading) -> None:
         self._web = web
         self._reading = reading
 
     async def run(self, arguments: Mapping[str, JsonValue], context: ToolContext) -> ToolResult:
-        offset = arguments.get("offset")
-        fetched = await self._web.get(str(arguments["url"]))
+        url, offset = str(arguments["url"]), arguments.get("offset")
+        fetched = await self._web.get(url)
         text = await self._text(fetched, context.turn)
         if text is None:
             return ToolResult(False, f"this is {_kind(fetched)}, which web_fetch cannot show as text")
@@ -75,7 +80,8 @@ class Fetcher:
             return ToolResult(
                 False, f"the server answered with status {fetched.status}\n\n{text[:FAILED_CHARS]}".strip()
             )
-        return ToolResult(True, _part(text, offset if isinstance(offset, int) else 0, is_cut=fetched.cut))
+        moved = "" if fetched.url == parse(url).url else f"[the server sent on to {fetched.url}]\n\n"
+        return ToolResult(True, moved + _part(text, offset if isinstance(offset, int) else 0, is_cut=fetched.cut))
 
     async def _text(self, fetched: Fetched, turn: Turn) -> str | None:
         """Return what came as text; None when it is none."""

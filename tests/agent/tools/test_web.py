@@ -136,6 +136,18 @@ async def test_a_page_that_is_missing_says_so_in_short(browsing: Browsing) -> No
     assert len(result.text) < 3_000
 
 
+async def test_where_a_server_sends_on_to_is_told(browsing: Browsing) -> None:
+    """Links of the page go by it, and whoever cites the page must know it."""
+    browsing.internet.sites |= {
+        "a.example/": Site(status=301, headers={"Location": browsing.internet.url("b.example/new/")}),
+        "b.example/new/": Site(b"<p><a href=x>go</a>"),
+    }
+    to = browsing.internet.url("b.example/new/")
+
+    assert inside(await browsing.fetch("a.example/")) == f"[the server sent on to {to}]\n\n[go]({to}x)"
+    assert inside(await browsing.fetch(to + "#part")) == f"[go]({to}x)"
+
+
 async def test_a_page_without_words_says_so(browsing: Browsing) -> None:
     browsing.internet.sites["a.example/"] = Site(b"<script>fill()</script><div id=app></div>")
 

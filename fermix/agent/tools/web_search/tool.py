@@ -54,6 +54,9 @@ def tools(
             run=Searcher(net, web, reading, service, key).run,
             category="web",
             when_to_use="for anything recent, and to find pages whose address is not known",
+            examples=('{"query": "python 3.13 release date"}',),
+            failure_modes=("a service may take many searches in a row for a robot's and refuse for a while",),
+            requires_setup=f"nothing for DuckDuckGo; the other services need a key in [{SECTION}]",
         ),
     )
 
