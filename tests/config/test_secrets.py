@@ -198,6 +198,15 @@ def test_what_a_cut_left_of_a_value_is_hidden(kept: int) -> None:
     assert shown == (f"x{CANARY[:kept]}" if kept < 4 else "x[redacted]")
 
 
+@pytest.mark.parametrize("form", [quote(CANARY, safe=""), base64.b64encode(CANARY.encode()).decode()])
+def test_what_a_cut_left_of_a_spelling_is_hidden(form: str) -> None:
+    known = _KnownValues()
+    known.add(CANARY)
+    ends = {known.replace_end(known.replace(f"x {form[:kept]}")) for kept in range(4, len(form) + 1)}
+
+    assert {end.removesuffix("=").removesuffix("=") for end in ends} <= {"x [redacted]", f"x {form[:1]}[redacted]"}
+
+
 def test_a_cut_through_a_character_of_a_value_hides_it_too() -> None:
     known = _KnownValues()
     known.add("canary-漢字漢字")

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.flows.product import Product, running, scripted
+from tests.flows.product import Product, compatible, running, scripted
 
 pytestmark = pytest.mark.slow
 
@@ -76,3 +76,33 @@ def test_key_is_nowhere_to_be_read_after_every_kind_of_failure(tmp_path: Path, p
     assert {path for path, data in files_of(product) if holds_it(data)} <= allowed
     assert "traces" in {path.relative_to(product.home).parts[0] for path, _ in files_of(product)}
     assert product.log() != ""
+
+
+def test_what_a_helper_tells_a_command_is_nowhere_to_be_read_afterwards(tmp_path: Path) -> None:
+    """R-48: the command has the value, and neither model, log, trace, database nor screen has."""
+    helper = tmp_path / "helper"
+    helper.write_text(f"#!/bin/sh\necho '{CANARY}'\n", encoding="utf-8")
+    helper.chmod(0o700)
+    command = 'echo "$TOKEN"; printf %s "$TOKEN" | base64 -w0; exit 3'
+    script: list[dict[str, object]] = [
+        {"calls": [{"name": "shell", "arguments": {"command": command}}]},
+        {"calls": [{"name": "run_seen", "arguments": {"args": ["TOKEN"]}}]},
+        {"text": "done"},
+    ]
+    with scripted(tmp_path, script) as url:
+        config = (
+            f'[fermix_core.traces]\ncontent = true\n[sandbox.env]\nallow = ["TOKEN"]\n'
+            f'[sandbox.env.TOKEN]\ncommand = "{helper}"\n'
+            '[sandbox.commands.seen]\ncommand = "printenv"\npass_env = ["TOKEN"]\n'
+        )
+        with running(tmp_path, compatible(url) + config) as product:
+            asked = product.run("ask", "hello")
+            history = product.run("ask", "--json", "again")
+            shown = "".join(done.stdout + done.stderr for done in (asked, history, product.run("sandbox", "--json")))
+            product.stop()
+
+    assert asked.stdout.strip() == "done"
+    assert not holds_it(shown.encode())
+    assert [path for path, data in files_of(product) if holds_it(data)] == []
+    told = b"".join(data for path, data in files_of(product) if "traces" in path.parts)
+    assert told.count(b"[redacted]") >= 3

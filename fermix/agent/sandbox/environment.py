@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fermix.agent.sandbox.names import CHANNEL_KEYS, DEFAULT_NAMES, why_never_passed
+from fermix.agent.sandbox.names import CHANNEL_KEYS, DEFAULT_NAMES, names_a_secret, why_never_passed
 from fermix.agent.sandbox.programs import NoProgram, find_program, lies_in
 from fermix.agent.sandbox.settings import EnvSettings, Source
 from fermix.config.secrets import register_passing
@@ -104,7 +104,7 @@ class Variables:
     def wanted(self, names: Collection[str], env: EnvSettings, changeable: Collection[Path]) -> Wanted:
         """Sort these variables by where they come from. Blocking. `changeable`: the folders that commands may change.
 
-        What is allowed by name is hidden in outputs from now on.
+        What is called like a secret is hidden in outputs from now on.
         """
         values: dict[str, str] = {}
         helpers: list[Helper] = []
@@ -123,7 +123,7 @@ class Variables:
                 missing[name] = "the daemon was started without it"
             else:
                 values[name] = value
-                if name in env.allow:
+                if names_a_secret(name):
                     register_passing(name, value)
         return Wanted(values, tuple(helpers), missing, environment)
 

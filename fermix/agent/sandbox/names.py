@@ -24,6 +24,9 @@ STEERING_NAMES = frozenset(
      "JDK_JAVA_OPTIONS", "PERLLIB", "LOCPATH", "LESSOPEN", "LESSCLOSE"}
 )  # fmt: skip
 
+# What a variable with such a name holds is hidden in outputs. Of another one (JAVA_HOME, TZ) it would eat the words.
+_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH|COOKIE|DSN|DATABASE_URL|CONNECTION_STRING", re.IGNORECASE)
+
 # Keys that Fermix is given for its channels; some owners export them, and no command needs one.
 CHANNEL_KEYS = (
     *("TELEGRAM_BOT_TOKEN", "DISCORD_BOT_TOKEN", "SLACK_BOT_TOKEN", "SLACK_SIGNING_SECRET"),
@@ -50,6 +53,11 @@ def why_never_passed(name: str) -> str | None:
     if name.startswith(STEERING) or name in STEERING_NAMES:
         return "decides what a program loads or runs, so it is never passed"
     return None
+
+
+def names_a_secret(name: str) -> bool:
+    """Say whether a variable is called like one that holds a secret."""
+    return _SECRET.search(name) is not None
 
 
 def why_no_command(program: str) -> str | None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 
 from fermix.agent.model import JsonValue, ToolResult
-from fermix.agent.sandbox import SandboxSettings
+from fermix.agent.sandbox import Sandbox, SandboxSettings
 from tests.agent.tools.conftest import Toolbox
 
 SECRET = "canary/7+f&9=Zq-helped"
@@ -46,6 +47,25 @@ async def test_a_stopped_command_leaves_no_half_of_a_value(toolbox: Toolbox, tmp
     result = await run(toolbox, tmp_path, f"printf %s '{SECRET[:11]}'; sleep 60", timeout_ms=300)
 
     assert result.text.startswith("[redacted]\n[stopped after")
+
+
+@pytest.mark.parametrize(
+    ("name", "hidden"),
+    [("GH_TOKEN", True), ("tickets_password", True), ("DATABASE_URL", True), ("JAVA_HOME", False), ("TZ", False)],
+)
+@pytest.mark.parametrize("mode", ["all", "selected"])
+async def test_a_variable_called_like_a_secret_is_hidden(
+    toolbox: Toolbox, tmp_path: Path, name: str, hidden: bool, mode: str
+) -> None:
+    """R-48: also where it comes from the daemon's environment; a path or a time zone is no secret."""
+    value = f"canary-{name}-of-the-environment"
+    environ = {"PATH": "/usr/bin:/bin", name: value}
+    settings = SandboxSettings.model_validate({"env": {"mode": mode, "allow": () if mode == "all" else (name,)}})
+    sandbox = Sandbox(settings, toolbox.home, tmp_path, tmp_path / "user", environ)
+    tools = replace(toolbox, deps=replace(toolbox.deps, sandbox=sandbox))
+
+    shown = (await tools.call("shell", command=f'echo "${name}"; echo {value}')).text
+    assert shown == ("[redacted]\n[redacted]\n" if hidden else f"{value}\n{value}\n")
 
 
 async def run(toolbox: Toolbox, tmp_path: Path, command: str, **more: JsonValue) -> ToolResult:
