@@ -96,10 +96,13 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Markdown text. `model` names who spoke ("openai/gpt-5.5"), None when Fermix itself did."""
+    """Markdown text. `model` names who spoke ("openai/gpt-5.5"), None when Fermix itself did. `waits`: a turn stands
+    still until it is answered, so it must be seen at once.
+    """
 
     text: str
     model: str | None = None
+    waits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +125,14 @@ class Reaction:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalPrompt:
-    """A question that only the owner may answer; `token` is what `/confirm` takes."""
+    """A question that only the owner may answer; `token` is what `/confirm` takes. `waits`: a turn stands still for an
+    answer.
+    """
 
     id: str
     text: str
     token: str
+    waits: bool = False
 
 
 Reply = Text | File | Reaction | ApprovalPrompt

@@ -38,13 +38,14 @@ class ApprovalRequest:
     """Something that needs a yes. `text` shows all of it as Markdown, foreign characters spelled out.
 
     `carry_out` gets the seal, makes out afresh what would be done now, refuses when that is something else, and
-    returns what to tell the owner. `refused` hears of a no.
+    returns what to tell the owner. `refused` hears of a no; `waits` says that a turn stands still until then.
     """
 
     text: str
     seal: str
     carry_out: Callable[[str], Awaitable[str]]
     refused: Callable[[], None] = lambda: None
+    waits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +123,8 @@ class Approvals:
             if not answered.done():
                 answered.set_result("no")
 
-        pending, _ = self._ask(
-            ApprovalRequest(text, seal, carry_out, refused), replace(seam, resume=None, after_yes="")
-        )
+        request = ApprovalRequest(text, seal, carry_out, refused, waits=True)
+        pending, _ = self._ask(request, replace(seam, resume=None, after_yes=""))
         await self._show(pending, send)
         try:
             await self._answered_in_time(answered, pending)
@@ -174,7 +174,7 @@ class Approvals:
         if len(live) >= MOST:
             problem = "too many questions wait for an answer"
             raise LimitReached(problem, limit="approvals", user_text=f"{problem}; try again in a minute")
-        prompt = ApprovalPrompt(secrets.token_hex(6), request.text, _token())
+        prompt = ApprovalPrompt(secrets.token_hex(6), request.text, _token(), request.waits)
         pending = self._pending[prompt.id] = Pending(prompt, request, seam, now + LIFETIME_S)
         log.info("approval %s asked on channel %r", prompt.id, seam.origin.channel)
         return pending, True

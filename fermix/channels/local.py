@@ -67,6 +67,7 @@ class LocalChannel:
                 "text": reply.text,
                 "model": reply.model,
                 "key": key,
+                "waits": reply.waits,
             },
         )
         return message.id

@@ -25,7 +25,7 @@ class Answer:
     def take(self, name: str, params: Mapping[str, object]) -> bool:
         if params.get("message_id") != self.message_id:
             return False
-        if name == "reply":
+        if name == "reply" and not params.get("waits"):
             self.texts.append(str(params.get("text")))
             model = params.get("model")
             self.model = model if isinstance(model, str) else self.model
@@ -62,7 +62,10 @@ class Printer:
         if name == "download":
             self._show_download(params)
         elif name == "reply" and params.get("message_id") == answer.message_id:
-            self._take(str(params.get("text")), of_a_model=params.get("model") is not None)
+            if params.get("waits") is True:
+                self._ask(str(params.get("text")))
+            else:
+                self._take(str(params.get("text")), of_a_model=params.get("model") is not None)
         elif not self._stream or params.get("session") != answer.session:
             return
         elif name == "turn.delta" and params.get("message_id") == answer.message_id and params.get("kind") == "text":
@@ -123,6 +126,11 @@ class Printer:
         line = visible(text)
         self._wiped()
         print(f"\x1b[2m{line}\x1b[0m" if sys.stderr.isatty() else line, file=sys.stderr, flush=True)
+
+    def _ask(self, text: str) -> None:
+        """Show a question at once, beside the answer: the turn waits, and it is answered from another terminal."""
+        self._end_line()
+        self.note(text)
 
     def _take(self, text: str, *, of_a_model: bool) -> None:
         """Complete what was streamed. What no model said may be why the turn failed, which the last event tells."""

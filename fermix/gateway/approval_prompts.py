@@ -23,7 +23,7 @@ async def put(prompt: ApprovalPrompt, channel: Channel, message: Message) -> Non
     if buttons is not None:
         await buttons.ask(message, shown)
     else:
-        await channel.send(message, Text(shown.text), uuid.uuid4().hex)
+        await channel.send(message, Text(shown.text, waits=prompt.waits), uuid.uuid4().hex)
 
 
 def _worded(prompt: ApprovalPrompt, *, withhold: bool) -> ApprovalPrompt:

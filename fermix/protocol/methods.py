@@ -320,7 +320,8 @@ class ToolEnded(TypedDict):
 
 class ReplySent(TypedDict):
     """`reply`: a whole text for this message. `model` is None when Fermix itself speaks (a command's answer, an
-    error). A reply that comes again after a restart has the same `key`: show it once.
+    error). A reply that comes again after a restart has the same `key`: show it once. `waits`: it is a question, and
+    its turn stands still until it is answered: show it at once.
     """
 
     session: str
@@ -328,6 +329,7 @@ class ReplySent(TypedDict):
     text: str
     model: str | None
     key: str
+    waits: bool
 
 
 class TurnOver(TypedDict):

@@ -49,7 +49,14 @@ async def test_a_reply_reaches_its_session_whole_and_names_its_model() -> None:
         (
             "work",
             "reply",
-            {"session": "work", "message_id": "m1", "text": "Hello", "model": "fake/model", "key": "k1"},
+            {
+                "session": "work",
+                "message_id": "m1",
+                "text": "Hello",
+                "model": "fake/model",
+                "key": "k1",
+                "waits": False,
+            },
             False,
         )
     ]

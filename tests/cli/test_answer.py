@@ -267,3 +267,20 @@ def test_control_characters_are_visible_on_a_terminal_and_kept_in_a_pipe(termina
     assert "\x1b" not in terminal.out.getvalue()
     assert "\x1b[31m" not in terminal.err.getvalue()
     assert pipe.out.getvalue() == "\x1b[31mred?\n"
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_a_question_that_holds_the_turn_up_is_shown_at_once_and_is_no_part_of_the_answer(as_json: bool) -> None:
+    """Decision 0015: the owner has a minute to answer it from another terminal."""
+    screen = Screen(io.StringIO)
+    asked = "reply", {**reply("May I? /confirm ABCDEFGH", model=None)[1], "waits": True}
+    with screen:
+        printer, answer = Printer(as_json=as_json, stream=False), Answer("m", "cli")
+        printer.show(answer, *asked)
+        answer.take(*asked)
+    assert "/confirm ABCDEFGH" in screen.err.getvalue()
+
+    screen = Screen(io.StringIO)
+    screen.play(asked, reply("done"), ended(), as_json=as_json)
+    assert "done" in screen.out.getvalue()
+    assert "May I" not in screen.out.getvalue()

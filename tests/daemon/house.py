@@ -112,6 +112,7 @@ class House:
     audience: Audience
     control: FakeControl
     conversations: Conversations
+    approvals: Approvals
     dialled: list[Dial] = field(default_factory=list)
 
     async def dial(self, *, hello: bool = True) -> Dial:
@@ -244,7 +245,7 @@ async def opened(root: Path, *, wrap: Callable[[Answers], Any] | None = None) ->
         server = SocketServer(home.daemon_socket, wrap(methods) if wrap else methods, audience)
         await stack.enter_async_context(running(audience.run))
         await stack.enter_async_context(running(server.run))
-        house = House(home, events, agent, gateway, audience, control, conversations)
+        house = House(home, events, agent, gateway, audience, control, conversations, approvals)
         yield house
         for dial in house.dialled:
             dial.close()
