@@ -94,7 +94,10 @@ static void set_limit(const char *text)
     for (size_t i = 0; sign != NULL && i < sizeof limit_names / sizeof *limit_names; i++)
         if (strncmp(text, limit_names[i].name, (size_t)(sign - text)) == 0) {
             rlim_t value = strtoull(sign + 1, NULL, 10);
-            struct rlimit limit = {value, value};
+            struct rlimit limit;
+            need(getrlimit(limit_names[i].resource, &limit) == 0, "limit", text);
+            value = value < limit.rlim_max ? value : limit.rlim_max; /* one that somebody chose may be lower */
+            limit.rlim_cur = limit.rlim_max = value;
             need(setrlimit(limit_names[i].resource, &limit) == 0, "limit", text);
             return;
         }

@@ -26,6 +26,7 @@ PROGRAM = Path(__file__).with_name("confine")
 PROBE_S = 5.0
 REPORT_BYTES = 8_192
 MOST_PATHS = 512  # as in confine.c
+MOST_FILE_BYTES = 16 * 1024**3  # no build makes a larger one, and a runaway command fills no disk with one
 
 Form = Literal["view", "rules", "seatbelt"]
 
@@ -145,9 +146,10 @@ class Behind:
         options = [text for path, option in self._paths() for text in (option, str(path))]
         links = [text for place, target in walls.links.items() for text in ("--link", str(place), target)]
         switches = [*(["--no-view"] if self.form == "rules" else []), *([] if walls.network else ["--no-network"])]
-        fixed = ["--parent", str(os.getpid()), "--report", str(report.descriptor), "--limit", "core=0"]
+        fixed = ["--parent", str(os.getpid()), "--report", str(report.descriptor)]
+        limits = ["--limit", "core=0", "--limit", f"file_bytes={MOST_FILE_BYTES}"]
         places = ["--tmp", str(walls.tmp), "--cwd", str(cwd)]
-        line = [str(PROGRAM), *fixed, *options, *links, *switches, *places, "--", *argv]
+        line = [str(PROGRAM), *fixed, *limits, *options, *links, *switches, *places, "--", *argv]
         return Launch(line, Path("/"), (report.descriptor,))
 
     def variables(self) -> dict[str, str]:

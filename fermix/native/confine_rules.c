@@ -47,7 +47,7 @@ enum { OUR_ARCH = (int)AUDIT_ARCH_AARCH64 };
 #error "the socket filter does not know this processor"
 #endif
 
-enum { MOST_PROCESSES = 4096 }; /* of one command with all it starts */
+enum { MOST_PROCESSES = 4096, MOST_OF_USER = 16384 }; /* of a command with all it starts; of all its user runs */
 
 long landlock_version(void)
 {
@@ -140,13 +140,14 @@ void restrict_calls(long landlock)
     need(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) == 0, "seccomp", "");
 }
 
-/* Of an ordinary user only: the kernel counts no processes of root. Without a view all of the user's would count. */
+/* Of an ordinary user only: the kernel counts no processes of root. Without a view all of the user's count. */
 void limit_processes(void)
 {
     struct rlimit limit;
+    rlim_t most = has_view ? MOST_PROCESSES : MOST_OF_USER;
     need(getrlimit(RLIMIT_NPROC, &limit) == 0, "limit", "processes");
-    if (!has_view || limit.rlim_cur <= MOST_PROCESSES)
+    if (limit.rlim_cur <= most)
         return;
-    limit.rlim_cur = limit.rlim_max = MOST_PROCESSES;
+    limit.rlim_cur = limit.rlim_max = most;
     need(setrlimit(RLIMIT_NPROC, &limit) == 0, "limit", "processes");
 }

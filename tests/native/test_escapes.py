@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from fermix.native.confine import Behind, CannotConfine, above
+from fermix.native.confine import MOST_FILE_BYTES, Behind, CannotConfine, above
 from tests.native.test_confine import SECRET, Place, place
 
 __all__ = ["place"]
@@ -187,11 +187,31 @@ async def test_the_init_of_a_view_shows_nothing_of_itself(place: Place) -> None:
 
 
 async def test_a_command_is_bounded_and_goes_before_the_daemon_when_memory_runs_out(place: Place) -> None:
-    finished = await place.run("bash -c 'cat /proc/self/oom_score_adj; ulimit -u'")
-    score, processes = finished.output.split()
+    finished = await place.run("bash -c 'cat /proc/self/oom_score_adj; ulimit -u; ulimit -f; ulimit -c'")
+    score, processes, file_kib, core = map(int, finished.output.split())
 
-    assert int(score) >= 500
-    assert place.form == "rules" or int(processes) <= 4096
+    assert score >= 500
+    assert processes <= (4096 if place.form == "view" else 16384)
+    assert (file_kib * 1024, core) == (MOST_FILE_BYTES, 0)
+
+
+async def test_a_file_without_end_ends(place: Place) -> None:
+    """A sparse one: what counts is where it is written."""
+    finished = await place.run(f"dd if=/dev/zero of=open/large bs=1 count=1 seek={MOST_FILE_BYTES}; ls open")
+
+    assert (place.root / "open/large").stat().st_size <= MOST_FILE_BYTES, finished.output
+
+
+def test_a_lower_limit_that_somebody_chose_stays(place: Place) -> None:
+    with place.behind.report() as report:
+        line = place.behind.command(["/bin/sh", "-c", "ulimit -f"], place.root, report).line
+        told = subprocess.run(
+            ["/bin/sh", "-c", 'ulimit -f 1000; exec "$@"', "sh", *line],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, pass_fds=(report.descriptor,), timeout=5, check=False,
+        )  # fmt: skip
+        report.check()
+
+    assert told.stdout == b"1000\n"
 
 
 @pytest.mark.parametrize(
