@@ -26,11 +26,11 @@ def figures() -> Iterator[Figure]:
             used_s = cpu_s(process.pid)
             time.sleep(IDLE_S)
             idle_cpu_s = cpu_s(process.pid) - used_s
-            idle = proportional_bytes(process.pid)
+            idle = proportional_bytes(connection)
             for number in range(TURNS):
                 ask(connection, f"c{number % CONVERSATIONS}", "a question of usual length")
             time.sleep(SETTLE_S)
-            after = proportional_bytes(process.pid)
+            after = proportional_bytes(connection)
     yield Figure(f"{KIND}.idle_cpu_10_s", idle_cpu_s * 1000, "ms")
     yield Figure(f"{KIND}.idle_memory", idle / 1e6, "MB (PSS)", 60.0)
     yield Figure(f"{KIND}.growth_1000_turns", (after - idle) / 1e6, "MB (PSS)", 8.0)

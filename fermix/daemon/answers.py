@@ -30,6 +30,7 @@ from fermix.gateway import Channel, Gateway
 from fermix.home import Home
 from fermix.message import PICTURE_TYPES, ROOT_THREAD, ConversationKey, LocalOrigin, Media
 from fermix.native.peer import Peer, is_attended
+from fermix.native.private import Used
 from fermix.protocol.frames import encode
 from fermix.protocol.methods import (
     MAX_LINE_BYTES,
@@ -83,6 +84,8 @@ class Control(Protocol):
     def channels(self) -> Channels: ...
 
     async def commands(self) -> CommandWalls: ...
+
+    async def used(self) -> Used: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +217,7 @@ class Answers:
     async def _status(self, call: Call) -> Result:
         rooms = self._rooms
         running, waiting = rooms.gateway.lanes.counts()
+        used = await rooms.control.used()
         status: Status = {
             "overall": rooms.health.overall(),
             "version": __version__,
@@ -227,6 +231,8 @@ class Answers:
             "services": rooms.health.services(),
             "channels": rooms.health.channels(),
             "commands": await rooms.control.commands(),
+            "memory_bytes": used.memory_bytes,
+            "open_files": used.open_files,
             "environment": rooms.control.environment(),
             "turns_running": running,
             "turns_waiting": waiting,

@@ -31,6 +31,7 @@ from fermix.gateway.settings import ChannelSpec
 from fermix.gateway.transcription import ChosenTranscriber, Voice, find_voice
 from fermix.gateway.transcription.transcriber import TranscriptionSettings
 from fermix.home import Home
+from fermix.native.private import Used, used
 from fermix.net import Net
 from fermix.protocol.methods import ChannelRow, Channels, CommandWalls, LocalRow, ProviderRow, Reloaded
 from fermix.setup.readiness import HERE, judge
@@ -197,6 +198,9 @@ class Control:
             "landlock": kernel.landlock,
             "missing": list(kernel.missing),
         }
+
+    async def used(self) -> Used:
+        return await self._parts.workers.run(used)
 
     def channels(self) -> Channels:
         """Tell which channels are configured and who was denied."""

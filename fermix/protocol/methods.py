@@ -193,7 +193,9 @@ class CommandWalls(TypedDict):
 
 
 class Status(TypedDict):
-    """`status`. `overall` as in GET /health/ready: "ready", "degraded" or "setup_required"."""
+    """`status`. `overall` as in GET /health/ready: "ready", "degraded" or "setup_required". `memory_bytes` counts what
+    the daemon shares in part; it and `open_files` are None where the system does not say.
+    """
 
     overall: Literal["ready", "degraded", "setup_required"]
     version: str
@@ -207,6 +209,8 @@ class Status(TypedDict):
     services: list[ServiceRow]
     channels: list[ChannelHealth]
     commands: CommandWalls
+    memory_bytes: int | None
+    open_files: int | None
     environment: list[str]
     turns_running: int
     turns_waiting: int

@@ -58,6 +58,8 @@ def status(home: Path) -> Status:
         "environment": [],
         "turns_running": 0,
         "commands": WALLS,
+        "memory_bytes": 48_200_000,
+        "open_files": 31,
         "turns_waiting": 0,
         "failures": [f"http: {CONFLICT}", f"channel telegram: {SILENT}"],
     }
@@ -86,6 +88,7 @@ def test_a_pipe_gets_plain_lines_whole_and_each_problem_once(
         "service: http down",
         "service: channel telegram down",
         "commands: confined: the kernel shows them nothing but their folders",
+        "memory: 48 MB, 31 open files",
         "turns: 0 running, 0 waiting",
         f"missing: http: {CONFLICT}",
         f"missing: channel telegram: {SILENT}",

@@ -24,6 +24,7 @@ from fermix.events import Events
 from fermix.gateway import Authorizer, Gateway, Ledger, Rooms
 from fermix.gateway.commands.catalog import COMMANDS
 from fermix.home import Home
+from fermix.native.private import Used
 from fermix.protocol.methods import (
     PROTOCOL,
     ChannelRow,
@@ -98,6 +99,9 @@ class FakeControl:
 
     async def commands(self) -> CommandWalls:
         return WALLS
+
+    async def used(self) -> Used:
+        return Used(48_200_000, 31)
 
     def environment(self) -> list[str]:
         return ["OPENAI_API_KEY"]

@@ -29,6 +29,8 @@ READY: dict[str, object] = {
     "channels": [],
     "environment": [],
     "turns_running": 0,
+    "memory_bytes": 48_000_000,
+    "open_files": 31,
     "commands": {"told": "confined", "form": "view", "offline": True, "landlock": 7, "missing": []},
     "turns_waiting": 0,
     "failures": [],

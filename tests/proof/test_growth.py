@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.program import ask, proportional_bytes
+from bench.program import ask, proportional_bytes, told
 from fermix.protocol.ask import Connection
 from tests.flows.product import compatible, running, scripted
 
@@ -21,23 +21,17 @@ MOST_GROWTH_BYTES = 4 * 2**20
 def test_the_second_half_of_many_turns_costs_no_more_memory_than_the_first(tmp_path: Path) -> None:
     """SVC-10 and QUE-09."""
     with scripted(tmp_path, [{"text": "Fine."}]) as url, running(tmp_path, compatible(url)) as product:
-        assert product.daemon is not None
-        pid = product.daemon.pid
         connection = Connection(str(product.home / "daemon.sock"), client="proof")
         connection.request("events.subscribe", {"sessions": None, "services": False})
         _turns(connection, 0, TURNS // 2)
-        half, open_at_half = proportional_bytes(pid), _descriptors(pid)
+        half, open_at_half = proportional_bytes(connection), told(connection, "open_files")
         _turns(connection, TURNS // 2, TURNS)
 
-        assert proportional_bytes(pid) - half <= MOST_GROWTH_BYTES
-        assert _descriptors(pid) <= open_at_half + 2
+        assert proportional_bytes(connection) - half <= MOST_GROWTH_BYTES
+        assert told(connection, "open_files") <= open_at_half + 2
         connection.close()
 
 
 def _turns(connection: Connection, begin: int, end: int) -> None:
     for number in range(begin, end):
         ask(connection, f"s{number % CONVERSATIONS}", f"question {number}")
-
-
-def _descriptors(pid: int) -> int:
-    return len(list(Path(f"/proc/{pid}/fd").iterdir()))

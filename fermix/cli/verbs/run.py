@@ -18,6 +18,7 @@ from fermix.daemon.logs import configure_logging
 from fermix.daemon.serve import Start, serve
 from fermix.errors import FermixError
 from fermix.home import Home, check_socket_path, hold_lock
+from fermix.native.private import become_private
 from fermix.native.program import own_program
 from fermix.native.verify import verify_native_files
 from fermix.setup.sections import load_config
@@ -30,6 +31,7 @@ def main(argv: list[str], *, tools: Callable[[ToolDeps], Sequence[Capability]] =
     parser.parse_args(argv)
     gc.freeze()  # what the imports made is never looked at again: a full collection would take 50 ms for it
     gc.enable()
+    become_private()
     try:
         return _run(Home.locate(os.environ), tools)
     except FermixError as error:

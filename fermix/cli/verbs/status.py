@@ -93,6 +93,8 @@ def _rows(status: Status) -> Iterator[Row]:
     for service in status["services"]:
         yield Row("service", service["service"], service["state"])  # why it is not up is told under "missing"
     yield Row("commands", status["commands"]["told"])
+    if (memory_bytes := status["memory_bytes"]) is not None:
+        yield Row("memory", f"{memory_bytes / 1e6:.0f} MB, {status['open_files']} open files")
     if status["environment"]:
         yield Row("environment", "read at start: " + ", ".join(status["environment"]))
     yield Row("turns", f"{status['turns_running']} running, {status['turns_waiting']} waiting")
