@@ -11,11 +11,17 @@ import unicodedata
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 # Letters and marks that are drawn as nothing; their categories do not say so.
 _BLANK_LETTERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0")
+_WORD = re.compile(r"\w+|\W")
+_LIKE_LATIN = frozenset({"CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "COPTIC", "LISU"})
 
 
 def spelled(text: str) -> str:
-    """Show control, direction, zero-width and odd space characters by their numbers, e.g. ⟨U+202E⟩."""
-    return text if text.isascii() and text.isprintable() else "".join(map(_spelled, text))
+    """Show control, direction, zero-width and odd space characters by their numbers, e.g. ⟨U+202E⟩; also letters that
+    imitate plain ones: another script's inside a Latin word, and those made for mathematics or of full width.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(map(_spelled_word, _WORD.findall(text)))
 
 
 def only_seen(text: str) -> str:
@@ -33,9 +39,32 @@ def fenced(text: str) -> str:
     return f"{fence}\n{text}\n{fence}"
 
 
+def _spelled_word(word: str) -> str:
+    foreign = _LIKE_LATIN if any(map(_is_latin, word)) else frozenset[str]()
+    return "".join(_number(char) if _script(char) in foreign else _spelled(char) for char in word)
+
+
 def _spelled(char: str) -> str:
     hidden = _is_unseen(char) or (unicodedata.category(char) == "Zs" and char != " ")
-    return f"⟨U+{ord(char):04X}⟩" if hidden else char
+    return _number(char) if hidden or _imitates(char) else char
+
+
+def _number(char: str) -> str:
+    return f"⟨U+{ord(char):04X}⟩"
+
+
+def _imitates(char: str) -> bool:
+    """Say whether it is a letter or a digit that is only another form of a plain one."""
+    plain = unicodedata.normalize("NFKC", char)
+    return char != plain and len(plain) == 1 and plain.isascii() and plain.isalnum()
+
+
+def _is_latin(char: str) -> bool:
+    return char.isalpha() and (char.isascii() or _script(char) == "LATIN")
+
+
+def _script(char: str) -> str:
+    return unicodedata.name(char, "").partition(" ")[0]
 
 
 def _is_unseen(char: str) -> bool:

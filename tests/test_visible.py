@@ -23,6 +23,9 @@ from fermix.visible import fenced, spelled
         ("a\ufe0f\U000e0101", "a⟨U+FE0F⟩⟨U+E0101⟩"),
         ("a\udcffb", "a⟨U+DCFF⟩b"),
         ("a\u2028b\x85c", "a⟨U+2028⟩b⟨U+0085⟩c"),
+        ("c\u0430t \u0444\u043e\u0442\u043e \u03b1\u03b2", "c⟨U+0430⟩t \u0444\u043e\u0442\u043e \u03b1\u03b2"),
+        ("\uff52\uff4d -\U0001d42b\U0001d41f \uff11", "⟨U+FF52⟩⟨U+FF4D⟩ -⟨U+1D42B⟩⟨U+1D41F⟩ ⟨U+FF11⟩"),
+        ("g\u0456t.example, na\u00efve, 2\u202f\u20ac", "g⟨U+0456⟩t.example, na\u00efve, 2⟨U+202F⟩\u20ac"),
     ],
 )
 def test_what_a_screen_would_hide_is_spelled_out(text: str, shown: str) -> None:

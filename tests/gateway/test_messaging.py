@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Collection
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,12 @@ from fermix.gateway import Ledger, handover
 from fermix.home import Home
 from fermix.message import File, Message, Reaction, Reply
 from fermix.store import Database
-from fermix.trust import Trust
+from fermix.trust import PolicyClass, Trust
 from tests.fakes.channel import Ability, FakeChannel, message
 from tests.fakes.clock import ManualClock
 from tests.fakes.platform import AWAY, LOST_ANSWER, Platform
 from tests.fakes.provider import Answer, Call
+from tests.fakes.turns import make_capability
 from tests.gateway.whole import Whole, whole_in
 
 BOTH: tuple[Ability, ...] = ("files", "reactions")
@@ -178,3 +180,21 @@ async def test_an_adapter_that_breaks_in_a_send_ends_no_turn() -> None:
     with pytest.raises(ChannelUnavailable, match="broke") as caught:
         await handover.put(File(b"x", "x", "document", "text/plain"), Broken("chat", can=BOTH), message("hi"))
     assert caught.value.landed
+
+
+async def test_in_a_shared_chat_a_file_needs_a_yes_after_words_from_outside(tmp_path: Path) -> None:
+    """R-49: the owner sees which file would go to everybody."""
+    page = make_capability("read_page", policy=PolicyClass.NETWORK, owner_only=True)
+    script = [Answer(calls=(Call("read_page"),)), SENDS, DONE]
+    async with whole_in(tmp_path, script, page, can=(*BOTH, "buttons")) as whole:
+        with_bill(whole)
+        await whole.say("what does it say?", private=False)
+        await whole.platform.until(lambda: len(whole.platform.log("ask")) == 1)
+        (question,) = whole.platform.log("ask")
+        assert "path: “bill.pdf”" in question.text
+        assert whole.channel.files == []
+        tap = replace(whole.channel.tap(question.key, sender="1"), private=False)
+        await whole.gateway.ingest(tap, whole.channel)
+        assert await whole.settled(2) == {"m1": "completed", "tap1": "handled"}
+
+        assert whole.channel.files == [b"%PDF"]
