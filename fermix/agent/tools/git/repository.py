@@ -67,7 +67,7 @@ def _git_folder(top: Path, admit: Admit) -> Path:
     """Return the real `.git`: a folder, or what a file of a worktree or submodule says, e.g. "gitdir: ../.git/x"."""
     place = admit(top / ".git")
     if not place.is_dir():
-        mark, _, target = _text(place).partition(":")
+        mark, _, target = (_text(place) if place.is_file() else "").partition(":")
         if mark != "gitdir":
             raise _refused(f"{place} is not what git writes there")
         place = admit(top / target.strip())

@@ -211,17 +211,15 @@ HINTS = (
 
 def _result(name: str, finished: Finished) -> ToolResult:
     text = finished.output.decode("utf-8", "replace")
-    match finished.ending:
-        case "timeout":
-            return ToolResult(False, f"{hide_at_cut(text)}\n[stopped after {LIMITS.timeout_s:g} s: name fewer files]")
-        case "output_cap":
-            note = "[this is only the beginning: narrow it with a path, -n NUMBER or --stat]"
-            return ToolResult(name in READING, f"{hide_at_cut(text)}\n{note}")
-        case "exited" if finished.exit_code == 0:
-            return ToolResult(True, text if text.strip() else "(nothing to show)" if name in READING else "done")
-        case "exited":
-            hint = next((f"\n[{hint}]" for mark, hint in HINTS if mark in text), "")
-            return ToolResult(False, f"{text}\n[git {name} failed with exit code {finished.exit_code}]{hint}")
+    if finished.ending == "timeout":
+        return ToolResult(False, f"{hide_at_cut(text)}\n[stopped after {LIMITS.timeout_s:g} s: name fewer files]")
+    if finished.ending == "output_cap":
+        note = "[this is only the beginning: narrow it with a path, -n NUMBER or --stat]"
+        return ToolResult(name in READING, f"{hide_at_cut(text)}\n{note}")
+    if finished.exit_code == 0:
+        return ToolResult(True, text if text.strip() else "(nothing to show)" if name in READING else "done")
+    hint = next((f"\n[{hint}]" for mark, hint in HINTS if mark in text), "")
+    return ToolResult(False, f"{text}\n[git {name} failed with exit code {finished.exit_code}]{hint}")
 
 
 def _refused(reason: str) -> Refused:

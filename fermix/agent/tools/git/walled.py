@@ -102,9 +102,8 @@ async def who(walled: Walled, repository: Repository) -> tuple[str, ...]:
     if finished.exit_code or finished.ending != "exited":
         return ()
     entries = (entry.partition("\n") for entry in finished.output.decode("utf-8", "replace").split("\0") if entry)
-    return tuple(
-        part for key, value in {key: value for key, _, value in entries}.items() for part in ("-c", f"{key}={value}")
-    )
+    last = {key: value for key, _, value in entries}
+    return tuple(part for key, value in last.items() for part in ("-c", f"{key}={value}"))
 
 
 def _refused(reason: str) -> Refused:

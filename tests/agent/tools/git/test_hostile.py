@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from fermix.agent.tools.git import tool
 from fermix.agent.tools.git.settings import PREFIX
 from tests.agent.tools.conftest import Toolbox
 from tests.fakes.repository import ENVIRONMENT, Repository, Trap
@@ -387,6 +388,68 @@ async def test_a_repository_that_leads_outside_is_refused(
         result = await toolbox.call("git_read", command=command, repo="project")
         assert result.denied
         assert "canary" not in result.text
+
+
+def a_pipe(repository: Repository) -> None:
+    _moved(repository, "")
+    os.mkfifo(repository.top / ".git")
+
+
+def a_text(text: str) -> Callable[[Repository], None]:
+    def arrange(repository: Repository) -> None:
+        _moved(repository, "")
+        (repository.top / ".git").write_text(text, encoding="utf-8")
+
+    return arrange
+
+
+def many_lenders(repository: Repository) -> None:
+    stores = [repository.top / f"store{number}" for number in range(40)]
+    for store in stores:
+        store.mkdir()
+    path = repository.top / ".git/objects/info/alternates"
+    path.write_text("".join(f"{store}\n" for store in stores), encoding="utf-8")
+
+
+def lenders_in_a_ring(repository: Repository) -> None:
+    objects = repository.top / ".git/objects"
+    (objects / "info/alternates").write_text(f"{objects}\n", encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arrange", "sentence"),
+    [
+        (a_pipe, "is not what git writes there"),
+        (a_text("anything"), "is not what git writes there"),
+        (a_text("gitdir: ."), "is not a git folder: it has no HEAD"),
+        (a_text("gitdir: " + "x" * 70_000), "is larger than 65536 bytes"),
+        (many_lenders, "borrows objects from more than 32 other places"),
+        (lenders_in_a_ring, ""),
+    ],
+)
+async def test_an_odd_git_folder_holds_nothing_up(
+    toolbox: Toolbox, repository: Repository, arrange: Callable[[Repository], None], sentence: str
+) -> None:
+    arrange(repository)
+
+    result = await toolbox.call("git_read", command="log", repo="project")
+
+    assert result.ok != bool(sentence)
+    assert sentence in result.text
+
+
+async def test_what_submodules_there_are_must_be_known(
+    toolbox: Toolbox, repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Repository.make(repository.top / "inner")
+    repository.git("add", "inner")
+    with monkeypatch.context() as patch:
+        patch.setattr(tool, "MOST_SUBMODULES", 0)
+        assert "more than 0 submodules; change it by shell" in await call(toolbox, "add", ["."])
+    (repository.top / "inner").rename(toolbox.workspace / "gone")
+    assert "hold" not in await call(toolbox, "add", ["a.txt"])
+    (repository.top / ".git/index").write_bytes(b"DIRC garbage \0\0\xe0\0")
+    assert "so its submodules are unknown" in await call(toolbox, "add", ["."])
 
 
 async def test_a_work_tree_outside_counts_for_nothing(toolbox: Toolbox, repository: Repository, tmp_path: Path) -> None:

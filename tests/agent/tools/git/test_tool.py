@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -18,6 +19,9 @@ from fermix.agent.model import JsonValue
 from fermix.agent.risk import why_asked
 from fermix.agent.sandbox import Sandbox
 from fermix.agent.sandbox.settings import SandboxSettings
+from fermix.agent.tools.git import tool
+from fermix.agent.tools.git.tool import Git
+from fermix.native.child import Limits
 from tests.agent.tools.conftest import Toolbox
 from tests.fakes.repository import ENVIRONMENT, WAIT_S, Repository
 from tests.fakes.turns import RecordingPort, make_turn, turn_from
@@ -83,7 +87,8 @@ async def test_who_commits_is_the_owner_as_his_own_settings_say(
 
 
 async def test_nobody_is_invented_to_commit(toolbox: Toolbox, repository: Repository) -> None:
-    repository.git("config", "--unset", "user.name")
+    for name in ("user.name", "user.email"):
+        repository.git("config", "--unset", name)
 
     result = await toolbox.call("git_write", command="commit", args=["--allow-empty", "-m", "x"], repo="project")
 
@@ -187,6 +192,31 @@ async def test_a_git_that_a_command_could_have_replaced_is_not_run(toolbox: Tool
     assert not (toolbox.workspace / "mark").exists()
 
 
+async def test_a_git_that_is_gone_is_said(toolbox: Toolbox, repository: Repository, tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    program = shutil.copy("/usr/bin/git", tmp_path / "bin/git")
+    environ = {"PATH": f"{tmp_path}/bin:/usr/bin:/bin"}
+    sandbox = Sandbox(SandboxSettings(), toolbox.home, Path("/"), toolbox.home.root.parent, environ)
+    git = Git(sandbox, toolbox.deps.workers)
+    context = ToolContext(make_turn(), RecordingPort(), "c1")
+    arguments: dict[str, JsonValue] = {"command": "log", "repo": "project"}
+
+    assert (await git.read(arguments, context)).ok
+    shutil.move(program, tmp_path / "elsewhere")
+    assert "git cannot work there: No such file" in (await git.read(arguments, context)).text
+
+
+async def test_a_git_without_end_is_stopped(
+    toolbox: Toolbox, repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tool, "LIMITS", Limits(timeout_s=0.0))
+
+    result = await toolbox.call("git_read", command="log", repo="project")
+
+    assert not result.ok
+    assert "[stopped after 0 s: name fewer files]" in result.text
+
+
 @covers("child.every-command")
 async def test_reading_marks_no_effect_and_writes_nothing(toolbox: Toolbox, repository: Repository) -> None:
     port = RecordingPort()
@@ -270,28 +300,28 @@ def test_the_owner_is_asked_before_a_pull_that_words_from_outside_may_want(
     asked: bool,
 ) -> None:
     """R-49."""
-    (tool,) = (tool for tool in toolbox.tools if tool.name == "git_write")
+    (writing,) = (one for one in toolbox.tools if one.name == "git_write")
     if not isinstance(exposure, Exposure):
         exposure = Exposure()
         exposure.read_from("web_fetch")
     context = ToolContext(make_turn(), RecordingPort(), "c1", exposure=exposure)
 
-    assert (why_asked(tool, arguments, context) is not None) == asked
+    assert (why_asked(writing, arguments, context) is not None) == asked
 
 
 async def test_the_owner_is_shown_where_a_pull_would_come_from(toolbox: Toolbox, repository: Repository) -> None:
     """R-25: a name such as origin means what the repository says, so that is part of what is agreed to."""
     repository.git("config", "remote.origin.url", "https://example.org/x.git")
-    (tool,) = (tool for tool in toolbox.tools if tool.name == "git_write")
-    assert tool.acts_in is not None
+    (writing,) = (one for one in toolbox.tools if one.name == "git_write")
+    assert writing.acts_in is not None
     context = ToolContext(make_turn(), RecordingPort(), "c1")
 
-    pulled = await tool.acts_in({"command": "pull", "repo": "project"}, context)
+    pulled = await writing.acts_in({"command": "pull", "repo": "project"}, context)
     repository.git("config", "remote.origin.url", "https://example.com/y.git")
 
     assert pulled == f"{repository.top}; remote.origin.url https://example.org/x.git"
-    assert await tool.acts_in({"command": "pull", "repo": "project"}, context) != pulled
-    assert await tool.acts_in({"command": "add", "repo": "project"}, context) == str(repository.top)
+    assert await writing.acts_in({"command": "pull", "repo": "project"}, context) != pulled
+    assert await writing.acts_in({"command": "add", "repo": "project"}, context) == str(repository.top)
 
 
 async def test_it_works_where_the_operator_stands(toolbox: Toolbox, tmp_path: Path) -> None:

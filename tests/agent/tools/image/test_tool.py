@@ -208,7 +208,7 @@ def refusing(status: int, **error: str) -> web.Response:
         ("openai", web.Response(status=404, text="<html>"), "OpenAI answered HTTP 404"),
         ("openai", web.Response(status=307, headers={"Location": "http://127.0.0.1:9/"}), "OpenAI answered HTTP 307"),
         ("openai", web.json_response({"data": [{"url": "http://169.254.169.254/x.png"}]}), "sent an address instead"),
-        ("openai", web.json_response({"data": []}), "OpenAI sent no picture"),
+        ("openai", web.json_response({"data": [{}]}), "OpenAI sent no picture"),
         ("openai", web.json_response({"data": [{"b64_json": "no base 64!"}]}), "an answer that cannot be read"),
         ("openai", web.Response(text="[" * 100_000), "an answer that cannot be read"),
         ("openai", web.json_response({"data": [{"b64_json": "PHN2Zz48L3N2Zz4="}]}), "OpenAI sent no picture"),
