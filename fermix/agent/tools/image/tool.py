@@ -201,6 +201,8 @@ class ImageMaker:
 
 async def _send(path: Path, picture: Picture, context: ToolContext) -> str:
     """Put it into the chat; return what to add to the result. The file is kept in any case."""
+    if not context.turn.way_back.files:
+        return "; this chat takes no files, so tell where it is"
     try:
         await context.port.send(File(picture.data, path.name, "image", picture.mime))
     except (ChannelUnavailable, Unusable) as error:

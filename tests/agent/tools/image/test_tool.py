@@ -18,7 +18,7 @@ from fermix.agent.model import JsonValue, ToolResult
 from fermix.agent.tools import image
 from fermix.agent.tools.image import tool as image_tool
 from fermix.agent.tools.image.choice import COMPANIES, Backend, BackendName
-from fermix.agent.turn import Turn
+from fermix.agent.turn import Turn, WayBack
 from fermix.clock import SystemClock
 from fermix.config.secrets import Secret
 from fermix.errors import ChannelUnavailable
@@ -30,6 +30,7 @@ from tests.fakes.pictures import JPEG, KEY, PNG, WEBP, Painter, painting
 from tests.fakes.turns import RecordingPort, make_call, make_scope, make_turn
 
 NAMES: tuple[BackendName, ...] = ("openai", "xai", "google")
+CHAT = replace(make_turn(), way_back=WayBack(files=True))
 SIZES = {"openai": "1536x1024", "xai": "16:9", "google": "16:9"}
 
 
@@ -47,7 +48,7 @@ class Studio:
     async def call(
         self, turn: Turn | None = None, port: RecordingPort | None = None, **arguments: JsonValue
     ) -> ToolResult:
-        scope = make_scope(self.tool, turn=turn or make_turn(), port=port)
+        scope = make_scope(self.tool, turn=turn or CHAT, port=port)
         return await Dispatcher(Events(SystemClock()), SystemClock()).dispatch(
             make_call("generate_image", **{"prompt": "a red bicycle", **arguments}), scope
         )
@@ -290,6 +291,15 @@ async def test_a_picture_that_cannot_be_sent_is_kept(toolbox: Toolbox, port: Rec
     assert result.ok
     assert sentence in result.text
     assert at.kept() == [PNG]
+
+
+async def test_where_no_file_can_be_sent_it_is_told_where_it_is(toolbox: Toolbox) -> None:
+    port = RecordingPort()
+    async with studio(toolbox) as at:
+        result = await at.call(make_turn(), port)
+
+    assert (result.ok, port.sent) == (True, [])
+    assert result.text.endswith("; this chat takes no files, so tell where it is")
 
 
 async def test_a_picture_that_is_only_to_be_kept_is_not_sent(toolbox: Toolbox) -> None:
