@@ -152,10 +152,12 @@ async def test_a_program_that_a_repository_names_does_not_run(
 ) -> None:
     """SBX-11, R-37, R-38."""
     arrange(repository, trap)
+    repository.write("first.txt", "new\n")
 
     await call(toolbox, command, args)
 
     assert not trap.sprung
+    repository.write("second.txt", "new\n")
     repository.git(command, *args, fails=True)
     assert trap.sprung
 
