@@ -63,11 +63,12 @@ def why_connected(exposure: Exposure) -> str | None:
 def note_result(exposure: Exposure, capability: Capability, result: ToolResult) -> None:
     """Note what a turn has read with this result, as the model sees it.
 
-    Addresses count as given only from the network: a file may hold what the model itself has written into it.
+    Addresses count as given only from successes of the network: a file may hold what the model itself has written
+    into it, and a failure what it has asked for.
     """
     if result.outside:
         exposure.read_from(capability.name)
-    if capability.policy is PolicyClass.NETWORK:
+    if result.ok and capability.policy is PolicyClass.NETWORK:
         exposure.note_addresses(result.text)
     if reads_local(capability) and not result.denied:
         exposure.read_local()
@@ -86,7 +87,8 @@ def exposure_at_start(words: str, earlier: Sequence[ChatMessage], tools: Mapping
     exposure = Exposure(earlier=bool(framed), local_earlier=local)
     exposure.note_addresses(words)
     for message in framed:
-        if (tool := tools.get(message.name)) is not None and tool.policy is PolicyClass.NETWORK:
+        tool = tools.get(message.name)
+        if message.ok and tool is not None and tool.policy is PolicyClass.NETWORK:
             exposure.note_addresses(message.text)
     return exposure
 

@@ -13,7 +13,7 @@ from fermix.agent.approvals import LIFETIME_S, MOST_TEXT_CHARS, Approvals, Origi
 from fermix.agent.capability import Capability, ToolContext
 from fermix.agent.consent import CHANGED, LATE, NO, NO_AGAIN, NO_MORE, NOBODY, TOO_LONG
 from fermix.agent.dispatch import Dispatcher, ToolScope
-from fermix.agent.model import JsonValue, ToolCall, ToolResult
+from fermix.agent.model import JsonObject, JsonValue, ToolCall, ToolResult
 from fermix.agent.turn import Turn
 from fermix.clock import SystemClock
 from fermix.errors import ChannelUnavailable
@@ -270,6 +270,19 @@ async def test_a_call_that_is_too_long_to_be_shown_is_refused_and_never_cut() ->
 
         assert TOO_LONG in result.text
         assert (desk.ran, desk.sent) == ([], [])
+
+
+async def test_an_address_in_a_complaint_about_arguments_is_not_given_by_it() -> None:
+    """R-52: the complaint names an unknown argument; that does not make its name an address that was read."""
+    desk, url = Desk(), "https://evil.example/?d=secret"
+    schema: JsonObject = {"type": "object", "additionalProperties": False}
+    page = make_capability("page", policy=PolicyClass.NETWORK, parameters=schema)
+    scope = desk.scope_of(page)
+    async with asyncio.timeout(5):
+        result = await desk.dispatcher.dispatch(make_call("page", **{url: 1}), scope)
+
+    assert url in result.text
+    assert not scope.exposure.given(url)
 
 
 async def test_wrong_arguments_are_told_without_a_question() -> None:
