@@ -1,0 +1,23 @@
+"""A hundred thousand calls of the built-in tools with arguments that nobody expects, by the judge of the short test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.judges.arguments import benched, try_one
+
+pytestmark = [pytest.mark.proof, pytest.mark.timeout(7_200)]
+
+MANY, PART, SEED = 100_000, 1_000, 20_261_130
+
+
+async def test_any_arguments_get_one_result_and_touch_nothing_closed(tmp_path: Path) -> None:
+    async with benched(tmp_path) as bench:
+        for number in range(MANY):
+            await try_one(bench, Random(SEED + number))
+            if number % PART == 0:
+                bench.check()
+        bench.check()
