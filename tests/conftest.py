@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.canary_scan import pytest_sessionfinish, pytest_sessionstart, pytest_terminal_summary
+
+__all__ = ["pytest_sessionfinish", "pytest_sessionstart", "pytest_terminal_summary"]
+
 # A run in the background starts with these ignored, and programs that tests start would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)

@@ -19,6 +19,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.canary_scan import KEY, TOKEN
+
 REPO = Path(__file__).parent.parent.parent
 WAIT_S = 20.0
 
@@ -53,7 +55,7 @@ class Product:
     def environ(self) -> dict[str, str]:
         kept = {name: os.environ[name] for name in ("PATH", "LANG", "XDG_CACHE_HOME") if name in os.environ}
         places = {"FERMIX_HOME": str(self.home), "HOME": str(self.user_home), "PYTHONPATH": str(REPO)}
-        return {**kept, **places, "LC_ALL": "C.UTF-8", **self.extra}
+        return {**kept, **places, "LC_ALL": "C.UTF-8", "COMPANY_TOKEN": TOKEN, **self.extra}
 
     def prepare(self) -> None:
         for folder in (self.home, self.user_home):
@@ -170,5 +172,5 @@ def compatible(base_url: str) -> str:
     return (
         "[fermix_web]\nport = 0\n\n"
         "[fermix_core.providers.openai_compatible]\n"
-        f'base_url = "{base_url}"\ndefault_model = "scripted"\nprimary = true\n'
+        f'base_url = "{base_url}"\ndefault_model = "scripted"\nprimary = true\napi_key = "{KEY}"\n'
     )

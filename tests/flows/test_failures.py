@@ -16,6 +16,7 @@ import pytest
 
 from fermix.gateway.gateway import RESTARTING
 from fermix.protocol.ask import Connection
+from tests.canary_scan import KEY
 from tests.fakes.provider import Answer, Call, failure
 from tests.fakes.stage import Stage, staged
 from tests.flows.product import Product, compatible, running
@@ -143,7 +144,7 @@ def test_no_key_is_seen_in_the_list_of_processes_or_in_a_command(play: Play) -> 
     look = "tr '\\0' ' ' < /proc/$PPID/cmdline; cat /proc/[0-9]*/cmdline | tr '\\0' ' '; env"
     config = play.product.home / "config.toml"
     before = config.read_text(encoding="utf-8")
-    config.write_text(before + 'api_key = "canary-0123456789abcdef"\n', encoding="utf-8")
+    config.write_text(before.replace(KEY, "canary-0123456789abcdef"), encoding="utf-8")
     connection = Connection(str(play.product.home / "daemon.sock"), client="test")
     try:
         connection.request("config.reload", {})

@@ -15,6 +15,7 @@ import signal
 import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from urllib.parse import quote
@@ -46,12 +47,8 @@ class Watched(FakeChannel):
 
     async def send(self, message: Message, reply: Reply, key: str) -> str:
         if isinstance(reply, File):
-            reply = File(reply.path, reply.kind, reply.mime, f"{reply.caption} {_content(reply.path)}")
+            reply = replace(reply, caption=f"{reply.caption} {base64.b64encode(reply.data).decode()}")
         return await super().send(message, reply, key)
-
-
-def _content(path: Path) -> str:
-    return base64.b64encode(path.read_bytes()).decode()
 
 
 class Names:
@@ -108,7 +105,7 @@ def _note(path: Path, line: str) -> None:
 def live() -> int:
     """Be the daemon, to its end."""
     open_gateway = Gateway.open
-    channel = Watched(CHANNEL, platform=Platform(path=Path(os.environ["FOOLED_PLATFORM"])), can=())
+    channel = Watched(CHANNEL, platform=Platform(path=Path(os.environ["FOOLED_PLATFORM"])), can=("files",))
 
     @asynccontextmanager
     async def opened(rooms: Rooms) -> AsyncGenerator[Gateway]:

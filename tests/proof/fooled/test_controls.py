@@ -53,7 +53,7 @@ def test_every_place_of_an_instruction_is_read(field: Field) -> None:
     places: tuple[tuple[Place, Speaker], ...] = (
         ("words", "guest"), ("file", "local"), ("found", "owner"), ("name", "local"), ("output", "local"),
         ("news", "owner"), ("mcp", "group"), ("plugin", "local"), ("error", "owner"), ("history", "owner"),
-        ("page", "owner"),
+        ("page", "owner"), ("pdf", "local"), ("word", "local"), ("picture", "local"),
     )  # fmt: skip
     one = field.range("standard")
     met = {place: one.play(Attack("met", (), place, (read("no-such-file"),), by=by)).calls[-1:] for place, by in places}
