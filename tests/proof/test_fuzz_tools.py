@@ -1,4 +1,4 @@
-"""A hundred thousand calls of the built-in tools with arguments that nobody expects, by the judge of the short test."""
+"""A hundred thousand calls of the tools, and of the opener of paths, by the judges that the short tests use too."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from tests.judges.arguments import benched, try_one
+from tests.judges.paths import check_path, lay_out
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(7_200)]
 
@@ -21,3 +22,9 @@ async def test_any_arguments_get_one_result_and_touch_nothing_closed(tmp_path: P
             if number % PART == 0:
                 bench.check()
         bench.check()
+
+
+def test_whatever_opens_lies_below_and_no_link_was_followed(tmp_path: Path) -> None:
+    root = lay_out(tmp_path)
+    for number in range(MANY):
+        check_path(root, Random(SEED + number))

