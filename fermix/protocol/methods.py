@@ -1,7 +1,7 @@
 """The words on the daemon's Unix socket: JSON-RPC 2.0, one message a line, at most 4 MiB.
 
 A client opens with `hello`; requests follow in any order; once it has called `events.subscribe` the daemon sends
-notifications, whose method is the event's name. Attachments travel as file descriptors (SCM_RIGHTS) with the
+notifications, whose method is the event's name (news.py). Attachments travel as file descriptors (SCM_RIGHTS) with the
 line of their `message.send`, in the order of its `attachments`; a client sends such a line only when every request
 before it is answered. The daemon names the channel: a client cannot.
 
@@ -258,146 +258,9 @@ class Nothing(TypedDict):
 # Events, by their method names.
 
 
-class MessageAccepted(TypedDict):
-    """`message.accepted`: a message entered a session, from this client or another."""
-
-    session: str
-    id: str
-    text: str
-    at: str
-
-
-class Waiting(TypedDict):
-    id: str
-    text: str
-
-
-class QueueState(TypedDict):
-    """`queue.changed`: what runs and what waits behind it, in order."""
-
-    session: str
-    running: str | None
-    waiting: list[Waiting]
-
-
-class TurnBegun(TypedDict):
-    """`turn.started`."""
-
-    session: str
-    turn_id: str
-    message_id: str
-
-
-class TurnDelta(TypedDict):
-    """`turn.delta`: more text of the running turn; may be dropped for a slow client, the reply is whole.
-    For kind "tool", `text` is the name of the tool whose call is being written.
-    """
-
-    session: str
-    message_id: str
-    kind: Literal["text", "reasoning", "tool"]
-    text: str
-
-
-class ToolBegun(TypedDict):
-    """`tool.started`; `arguments` is a preview of their JSON."""
-
-    session: str
-    turn_id: str
-    call_id: str
-    name: str
-    arguments: str
-
-
-class ToolEnded(TypedDict):
-    """`tool.finished`; `result` is a preview, `outside` says that it holds words of others."""
-
-    session: str
-    turn_id: str
-    call_id: str
-    name: str
-    ok: bool
-    duration_s: float
-    result: str
-    outside: bool
-
-
-class ReplySent(TypedDict):
-    """`reply`: a whole text for this message. `model` is None when Fermix itself speaks (a command's answer, an
-    error). A reply that comes again after a restart has the same `key`: show it once. `waits`: it is a question, and
-    its turn stands still until it is answered: show it at once.
-    """
-
-    session: str
-    message_id: str
-    text: str
-    model: str | None
-    key: str
-    waits: bool
-
-
-class TurnOver(TypedDict):
-    """`turn.ended`: always the last event of a message that was accepted, also when no turn ran for it
-    ("handled": a command or an empty message). `error` is one sentence for a person, "" unless failed.
-    """
-
-    session: str
-    message_id: str
-    outcome: Literal["completed", "cancelled", "failed", "handled"]
-    error: str
-    duration_s: float
-    input_tokens: int
-    output_tokens: int
-
-
-class ServiceNews(TypedDict):
-    """`service`."""
-
-    service: str
-    state: Literal["up", "down", "parked"]
-    reason: str
-
-
-class DownloadNews(TypedDict):
-    """`download`."""
-
-    name: str
-    done_bytes: int
-    total_bytes: int
-    state: Literal["running", "verifying", "done", "failed"]
-    error: str
-
-
-class HistoryChanged(TypedDict):
-    """`conversation.changed`: load the history again."""
-
-    session: str
-
-
-class EventsDropped(TypedDict):
-    """`events.dropped`: this client was too slow; `count` deltas are gone."""
-
-    count: int
-
-
 METHODS = (
     *("hello", "message.send", "turn.stop", "events.subscribe", "conversation.list", "conversation.history"),
     *("status", "channels", "config.reload", "model.fetch", "daemon.stop"),
     *("sandbox.status", "sandbox.explain", "sandbox.variable", "sandbox.propose", "sandbox.apply"),
 )
 """The sandbox's are written down in protocol/sandbox.py."""
-
-EVENTS = (
-    "message.accepted",
-    "queue.changed",
-    "turn.started",
-    "turn.delta",
-    "tool.started",
-    "tool.finished",
-    "reply",
-    "turn.ended",
-    "service",
-    "download",
-    "conversation.changed",
-    "events.dropped",
-)

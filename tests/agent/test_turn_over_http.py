@@ -119,19 +119,21 @@ async def test_a_picture_from_a_chat_reaches_the_model_or_the_sender_hears_why_n
     assert install.outcomes() == {"m1": "answered" if sees else "failed"}
 
 
-async def test_picture_from_a_tool_fails_a_turn_without_eyes_too(world: World, net: Net) -> None:
-    """Reference 4, 1.5: the same error for images in tool results."""
+async def test_picture_from_a_tool_is_told_in_words_to_a_model_without_eyes(world: World, net: Net) -> None:
+    """A picture that the sender did not send fails no turn: the model hears that there is one and goes on."""
 
     async def screenshot(arguments: Mapping[str, JsonValue], context: ToolContext) -> ToolResult:
         return ToolResult(True, "taken", (Image("image/png", b"\x89PNG"),))
 
-    async with ScriptedProvider([Answer(calls=(Call("look"),))]) as fake:
+    async with ScriptedProvider([Answer(calls=(Call("look"),)), Answer(text="ok")]) as fake:
         router = router_to(fake, net, world.events, facts=replace(FACTS, vision=False))
         async with world.open(router, make_capability(run=screenshot)) as agent:
             outcome = await world.run(agent, make_turn())
 
-    assert isinstance(outcome, Failed)
-    assert outcome.user_text.startswith("fake/script-1 cannot see pictures.")
+    assert isinstance(outcome, Completed)
+    told = fake.requests[1].raw.decode()
+    assert "taken" in told
+    assert "picture" in told
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from fermix.events import (
     TurnStarted,
 )
 from fermix.message import ConversationKey
-from fermix.protocol.methods import EVENTS
+from fermix.protocol.news import EVENTS
 from fermix.trust import Trust
 from tests.daemon.house import running
 from tests.fakes.clock import START, ManualClock

@@ -16,22 +16,22 @@ from fermix.events import (
     TurnStarted,
 )
 from fermix.message import ConversationKey
-from fermix.protocol import methods, sandbox
+from fermix.protocol import methods, news, sandbox
 from tests.daemon.house import House, opened
 
 EVENT_TYPES: dict[str, Any] = {
-    "message.accepted": methods.MessageAccepted,
-    "queue.changed": methods.QueueState,
-    "turn.started": methods.TurnBegun,
-    "turn.delta": methods.TurnDelta,
-    "tool.started": methods.ToolBegun,
-    "tool.finished": methods.ToolEnded,
-    "reply": methods.ReplySent,
-    "turn.ended": methods.TurnOver,
-    "service": methods.ServiceNews,
-    "download": methods.DownloadNews,
-    "conversation.changed": methods.HistoryChanged,
-    "events.dropped": methods.EventsDropped,
+    "message.accepted": news.MessageAccepted,
+    "queue.changed": news.QueueState,
+    "turn.started": news.TurnBegun,
+    "turn.delta": news.TurnDelta,
+    "tool.started": news.ToolBegun,
+    "tool.finished": news.ToolEnded,
+    "reply": news.ReplySent,
+    "turn.ended": news.TurnOver,
+    "service": news.ServiceNews,
+    "download": news.DownloadNews,
+    "conversation.changed": news.HistoryChanged,
+    "events.dropped": news.EventsDropped,
 }
 ASKED: tuple[tuple[str, dict[str, object], Any], ...] = (
     ("hello", {"protocol": methods.PROTOCOL, "client": "again"}, methods.Welcome),
@@ -81,8 +81,8 @@ async def test_every_event_has_the_fields_that_are_written_down(tmp_path: Path) 
 
     for message in dial.news:
         fits(EVENT_TYPES[message["method"]], message["params"])
-    assert tuple(EVENT_TYPES) == methods.EVENTS
-    assert {message["method"] for message in dial.news} == set(methods.EVENTS) - {"events.dropped"}
+    assert tuple(EVENT_TYPES) == news.EVENTS
+    assert {message["method"] for message in dial.news} == set(news.EVENTS) - {"events.dropped"}
 
 
 async def test_every_result_has_the_fields_that_are_written_down(tmp_path: Path) -> None:

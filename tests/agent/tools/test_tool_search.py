@@ -112,23 +112,24 @@ async def test_describe_shows_a_tool_of_ours_too() -> None:
     assert not result.outside
 
 
-@pytest.mark.parametrize("name", ["tickets_list", "tool_call", "nothing", "../etc"])
-async def test_guest_learns_nothing_of_what_is_not_his(name: str) -> None:
+@pytest.mark.parametrize("name", ["tool_call", "nothing", "../etc"])
+async def test_describe_answers_of_what_it_cannot_show_as_dispatch_does(name: str) -> None:
     """Fault 24: unknown and invisible names are answered byte for byte alike, and as dispatch answers them."""
-    described = await ask("tool_describe", Trust.GUEST, name=name)
-    called = await ask("no_such_tool", Trust.GUEST)
+    described = await ask("tool_describe", name=name)
+    called = await ask("no_such_tool")
 
     assert described.denied
     assert described.text.replace(name, "no_such_tool") == called.text
 
 
-async def test_guest_finds_only_what_is_his() -> None:
-    """Fault 24: the bridges see the caller's tools, MCP tools are never among a guest's."""
-    found = inside(await ask("tool_search", Trust.GUEST, query="tickets weather list"))
+@pytest.mark.parametrize("bridge", ["tool_search", "tool_describe", "tool_call"])
+async def test_guest_has_no_bridge(bridge: str) -> None:
+    """Fault 24: all that is deferred is foreign, and nothing foreign is a guest's, whatever it says of itself."""
+    assert WEATHER.policy is PolicyClass.READ_ONLY
+    answer = await ask(bridge, Trust.GUEST, query="weather", name="weather_today")
 
-    assert isinstance(found, dict)
-    assert found["total_available"] == 1
-    assert [match["name"] for match in found["matches"]] == ["weather_today"]
+    assert answer.denied
+    assert answer.text == (await ask("no_such_tool", Trust.GUEST)).text.replace("no_such_tool", bridge)
 
 
 @pytest.mark.parametrize(
