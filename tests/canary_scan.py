@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import os
 import secrets
-import threading
-from collections.abc import Iterator
+import select
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -22,38 +25,58 @@ NEEDLES = (KEY.encode(), TOKEN.encode())
 MAY_HOLD = ("config.toml", "auth.json", "config.toml.previous")
 """Where a key was put on purpose."""
 LOOK_S = 0.2
+TOP = Path(__file__).parent.parent
 MOST_BYTES = 67_108_864
 
 FOUND = pytest.StashKey[list[str]]()
 WATCH = pytest.StashKey["Watch"]()
 
 
-class Watch(threading.Thread):
-    """Looks at all processes now and then: what a daemon has started must not have what the daemon has."""
+class Watch:
+    """Looks at all processes now and then: what a daemon has started must not have what the daemon has.
+
+    A process of its own and no child of ours: many tests count our descriptors and our children.
+    """
 
     def __init__(self) -> None:
-        super().__init__(daemon=True)
-        self.found: set[str] = set()
-        self._end = threading.Event()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.canary_scan"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=TOP
+        )
+        _stream(self._process.stdin).write(b"\n".join(NEEDLES) + b"\n")
+        _stream(self._process.stdin).flush()
+        self._process.wait()  # it has left for the background
 
-    def run(self) -> None:
-        while not self._end.wait(LOOK_S):
-            self.found.update(told_by_processes())
+    def stop(self) -> list[str]:
+        """End it and return what it found."""
+        _stream(self._process.stdin).close()
+        with _stream(self._process.stdout) as told:
+            answer = told.read().decode()
+        assert answer.endswith("end\n"), "the watch over processes broke"
+        return answer.splitlines()[:-1]
 
-    def stop(self) -> None:
-        self._end.set()
-        self.join(5)
+
+def watch_until_told(needles: Sequence[bytes]) -> None:
+    """Look every so often until stdin ends; then say what was found."""
+    found: set[str] = set()
+    while not select.select([sys.stdin], [], [], LOOK_S)[0]:
+        found.update(told_by_processes(needles))
+    print(*sorted(found), "end", sep="\n")
 
 
-def told_by_processes() -> Iterator[str]:
+def _stream(stream: IO[bytes] | None) -> IO[bytes]:
+    assert stream is not None
+    return stream
+
+
+def told_by_processes(needles: Sequence[bytes] = NEEDLES) -> Iterator[str]:
     """A secret in anybody's arguments, or in the environment of a child of a daemon."""
     for pid in (path.name for path in Path("/proc").glob("[0-9]*")):
         with suppress(OSError):
             arguments = Path("/proc", pid, "cmdline").read_bytes()
-            if any(needle in arguments for needle in NEEDLES):
+            if any(needle in arguments for needle in needles):
                 yield f"the arguments of a process: {arguments[:60]!r}"
             environment = Path("/proc", pid, "environ").read_bytes()
-            if any(needle in environment for needle in NEEDLES) and b"--daemon" in _parent_of(pid):
+            if any(needle in environment for needle in needles) and b"--daemon" in _parent_of(pid):
                 yield f"the environment of a child of a daemon: {arguments[:60]!r}"
 
 
@@ -79,17 +102,15 @@ def _holds(path: Path) -> bool:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    session.config.stash[WATCH] = watch = Watch()
-    watch.start()
+    session.config.stash[WATCH] = Watch()
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    watch = session.config.stash[WATCH]
-    watch.stop()
+    told = session.config.stash[WATCH].stop()
     factory = getattr(session.config, "_tmp_path_factory", None)
     base: Path | None = getattr(factory, "_basetemp", None)  # None when no test wanted a folder
-    found = [*sorted(watch.found), *(told_by_files(base) if base is not None and base.exists() else ())]
+    found = [*told, *(told_by_files(base) if base is not None and base.exists() else ())]
     session.config.stash[FOUND] = found
     if found:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
@@ -98,3 +119,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for told in terminalreporter.config.stash.get(FOUND, []):
         terminalreporter.write_line(f"SECRET FOUND in {told}", red=True)
+
+
+if __name__ == "__main__" and os.fork() == 0:
+    watch_until_told([sys.stdin.buffer.raw.readline().strip() for _ in NEEDLES])
