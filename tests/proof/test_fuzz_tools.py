@@ -1,4 +1,4 @@
-"""A hundred thousand calls of the tools, and of the opener of paths, by the judges that the short tests use too."""
+"""A hundred thousand calls of the tools, the opener and the sandbox, by the judges that the short tests use too."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from tests.agent.sandbox.paths import run_seeds
 from tests.judges.arguments import benched, try_one
 from tests.judges.paths import check_path, lay_out
 
@@ -28,3 +29,7 @@ def test_whatever_opens_lies_below_and_no_link_was_followed(tmp_path: Path) -> N
     root = lay_out(tmp_path)
     for number in range(MANY):
         check_path(root, Random(SEED + number))
+
+
+def test_the_sandbox_means_what_the_model_says(tmp_path: Path) -> None:
+    run_seeds(tmp_path, SEED, MANY)
