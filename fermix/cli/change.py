@@ -76,7 +76,7 @@ def change(verb: str, words: Sequence[str], *, as_json: bool) -> int:
     try:
         proposed = ask("sandbox.propose", {"words": list(words)})
         if proposed["widens"]:
-            _agree(str(proposed["text"]))
+            _agree(verb, str(proposed["text"]))
         applied = ask("sandbox.apply", {"words": list(words), "seal": proposed["seal"]})
     except Failed as error:
         return fail(verb, error, as_json=as_json)
@@ -100,11 +100,11 @@ def whole(path: str) -> str:
     return path if path.startswith(("/", "~")) else os.path.abspath(path)  # noqa: PTH100 - pathlib's keeps ".."
 
 
-def _agree(text: str) -> None:
+def _agree(verb: str, text: str) -> None:
     """Show what is asked and wait for a yes. Raises: Failed without one."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise Failed(
-            "this opens something, so it needs your yes at a terminal; run it there, or ask in a chat by `/grant`"
+            f"this opens something, so it needs your yes at a terminal; run it there, or ask in a chat by `/{verb}`"
         )
     shown = "\n".join(line for line in text.splitlines() if line.strip("`"))
     print(f"{shown}\nType yes to agree: ", end="", file=sys.stderr, flush=True)

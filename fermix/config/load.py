@@ -29,6 +29,7 @@ Table: TypeAlias = dict[str, object]
 MAX_FILE_BYTES = 1_048_576  # a person writes it by hand; more is the wrong file
 MAX_MENTIONS = 50  # finding a key's line parses the file up to each line that mentions it
 MAX_VALUE_LINES = 50
+_REASONS = {"tuple_type": 'must be a list, like ["…"]', "extra_forbidden": "unknown key", "missing": "is missing"}
 
 
 def load(
@@ -221,7 +222,7 @@ class _Reader:
         variable = self._overlaid.get(key)
         if variable is not None:
             return ConfigError(message, path=environment.SOURCE, key=variable)
-        line = _line_of(self._text, key.split("."))
+        line = _nearest_line(self._text, key.split("."))
         return ConfigError(message if line is None else f"line {line}: {message}", path=str(self._path), key=key)
 
 
@@ -232,9 +233,7 @@ def _keys(place: Sequence[int | str]) -> list[str]:
 
 def _reason(error: ErrorDetails) -> str:
     """Pydantic's reason in the words of the file: TOML has lists, and a person counts their entries from 1."""
-    reason = error["msg"].removeprefix("Value error, ")
-    if error["type"] == "tuple_type":
-        reason = 'must be a list, like ["…"]'
+    reason = _REASONS.get(error["type"]) or error["msg"].removeprefix("Value error, ")
     entry = next((step for step in error["loc"] if isinstance(step, int)), None)
     return reason if entry is None else f"entry {entry + 1}: {reason}"
 
@@ -255,6 +254,12 @@ def _with_tuples(value: object) -> object:
     if _is_table(value):
         return {key: _with_tuples(item) for key, item in value.items()}
     return value
+
+
+def _nearest_line(text: str, key: Sequence[str]) -> int | None:
+    """Return the line where a key is set or, when it is what is missing, the nearest section that should hold it."""
+    lines = (_line_of(text, key[:end]) for end in range(len(key), 0, -1))
+    return next((line for line in lines if line is not None), None)
 
 
 def _line_of(text: str, key: Sequence[str]) -> int | None:

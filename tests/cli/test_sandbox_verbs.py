@@ -80,10 +80,12 @@ def test_without_a_terminal_nothing_is_opened(home: Home, capsys: pytest.Capture
     """R-44: no option, no pipe and no script says yes."""
     assert main(["grant", "path", "shut", "--json"]) == 1
     assert main(["grant", "env", "TICKETS"]) == 1
+    assert main(["sandbox", "mode", "open"]) == 1
 
     out = capsys.readouterr()
     assert "needs your yes at a terminal" in json.loads(out.out)["message"]
-    assert "needs your yes at a terminal" in out.err
+    assert "needs your yes at a terminal; run it there, or ask in a chat by `/grant`" in out.err
+    assert "ask in a chat by `/sandbox`" in out.err
     assert not home.config.exists()
 
 

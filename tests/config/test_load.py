@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import Field
 
 from fermix.config.load import build, load
 from fermix.config.model import AgentSettings, Config, LocalModelSettings, Settings, WebAddress
@@ -33,10 +34,19 @@ class RoomSettings(Settings):
     allowed: tuple[str, ...] = ()
 
 
+class CommandSettings(Settings):
+    command: str
+
+
+class CommandsSettings(Settings):
+    custom: dict[str, CommandSettings] = Field(default_factory=dict[str, CommandSettings])
+
+
 SECTIONS: dict[str, type[Settings]] = {
     "fermix_core.providers.openai": VendorSettings,
     "fermix_core.providers.ollama": OllamaSettings,
     "sandbox": RoomSettings,
+    "sandbox.commands": CommandsSettings,
 }
 RELEASED = Path(__file__).parent / "released"
 
@@ -177,6 +187,14 @@ def test_huge_file_is_refused(home: Home) -> None:
         ("[fermix_core.personalization]\ntimezone = 'Mars/Base'\n", "timezone: line 2: is no time zone"),
         ("[fermix_core.personalization]\ntimezone = '../etc/passwd'\n", "timezone: line 2: is no time zone"),
         ("[sandbox]\nallowed = [\n'/a',\n3]\n", "sandbox.allowed: line 2: entry 2: Input should be a valid string"),
+        (
+            "[sandbox]\n[sandbox.commands.custom.tickets]\nargs = []\n",
+            "sandbox.commands.custom.tickets.command: line 2: is missing",
+        ),
+        (
+            "[sandbox.commands.custom.tickets]\ncommand = 'x'\nargz = []\n",
+            "sandbox.commands.custom.tickets.argz: line 3: unknown key",
+        ),
         ("fermix_core.secret_store = 'cloud'\n", "fermix_core.secret_store: line 1: Input should be 'file' or 'k"),
         (
             "[fermix_core.providers.openai]\nbase_url = 'ftp://x'\n",

@@ -44,7 +44,8 @@ class Call:
 class Answer:
     """One answer of the script. The wire is that of the request.
 
-    `echo` repeats the last user text after "echo: ". `chunk_bytes` is the size of the network chunks. With `cut_bytes`
+    `echo` repeats the last user text after "echo: "; `tell` repeats, as JSON, all that came since the model spoke last
+    (the results of its tools; chat wire only). `chunk_bytes` is the size of the network chunks. With `cut_bytes`
     the connection breaks after so many bytes; with `hold` the second half waits for the event. `raw` replaces the body.
     """
 
@@ -52,6 +53,7 @@ class Answer:
     reasoning: str = ""
     calls: tuple[Call, ...] = ()
     echo: bool = False
+    tell: bool = False
     finish: Literal["length", "refusal"] | None = None
     input_tokens: int = 11
     output_tokens: int = 7
@@ -80,6 +82,16 @@ class Asked:
     headers: Mapping[str, str]
     body: Any
     raw: bytes
+
+    @property
+    def news(self) -> list[Any]:
+        """The contents of the messages behind the model's last one."""
+        contents: list[Any] = []
+        for message in reversed(self.body["messages"]):
+            if message["role"] == "assistant":
+                break
+            contents.insert(0, message["content"])
+        return contents
 
     @property
     def last_user_text(self) -> str:
@@ -191,6 +203,8 @@ def _content(answer: Answer, asked: Asked) -> bytes:
         return answer.raw
     if answer.echo:
         answer = Answer(text=f"echo: {asked.last_user_text}")
+    if answer.tell:
+        answer = Answer(text=json.dumps(asked.news))
     return _STREAMS[asked.wire](answer)
 
 

@@ -136,7 +136,7 @@ class Roots:
     def how_to_open(self, folder: Path) -> str:
         """Say what an operator can do who speaks from a real folder outside every root."""
         whole = folder not in (self._user_home, *self._user_home.parents)
-        grant = f"add {'it' if whole else 'a folder in it'} to [sandbox] allowed_roots"
+        grant = f"open {'it' if whole else 'a folder in it'} with `fermix grant path`"
         return grant if self._mode == "strict" else f"run from a folder inside your home, or {grant}"
 
     def why_closed(self, path: Path) -> str | None:

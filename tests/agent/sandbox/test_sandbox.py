@@ -195,13 +195,13 @@ def test_a_refusal_says_what_is_open(machine: Machine) -> None:
 @pytest.mark.parametrize(
     ("mode", "cwd", "advice"),
     [
-        ("standard", "srv", "; run from a folder inside your home, or add it to [sandbox] allowed_roots"),
+        ("standard", "srv", "; run from a folder inside your home, or open it with `fermix grant path`"),
         (
             "standard",
             "home/ann",
-            "; run from a folder inside your home, or add a folder in it to [sandbox] allowed_roots",
+            "; run from a folder inside your home, or open a folder in it with `fermix grant path`",
         ),
-        ("strict", "home/ann/project", "; add it to [sandbox] allowed_roots"),
+        ("strict", "home/ann/project", "; open it with `fermix grant path`"),
     ],
 )
 def test_asking_from_a_folder_that_is_not_open_is_told_for_relative_paths_too(

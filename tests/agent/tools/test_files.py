@@ -198,7 +198,7 @@ async def test_a_folder_that_is_not_open_does_not_seem_empty(
     assert result == ToolResult(
         False,
         f"I may not look into {tmp_path}: only these folders are open: {toolbox.workspace}; "
-        "run from a folder inside your home, or add a folder in it to [sandbox] allowed_roots",
+        "run from a folder inside your home, or open a folder in it with `fermix grant path`",
         denied=True,
     )
 
