@@ -65,6 +65,8 @@ def is_public(address: str) -> bool:
     except ValueError:
         return False
     if isinstance(found, IPv6Address):
+        if found.scope_id is not None:  # of one network card, so of this network
+            return False
         return is_public(str(found.ipv4_mapped)) if found.ipv4_mapped is not None else _is_public_v6(found)
     return found.is_global and not any(found in network for network in CLOSED_V4)
 
@@ -72,7 +74,7 @@ def is_public(address: str) -> bool:
 def _is_public_v6(address: IPv6Address) -> bool:
     """Everything outside 2000::/3 is private, local, reserved, or an IPv4 address in disguise."""
     is_open = address in GLOBAL_V6 and not any(address in network for network in CLOSED_V6)
-    return is_open and address.is_global and address.scope_id is None
+    return is_open and address.is_global
 
 
 def parse(url: str, base: str = "") -> Target:

@@ -136,3 +136,10 @@ def test_the_second_judge_knows_the_same_places(text: str) -> None:
 def _must_be_public(text: str) -> None:
     packed = socket.inet_pton(socket.AF_INET6 if ":" in text else socket.AF_INET, text)
     assert not is_inside(int.from_bytes(packed, "big"), len(packed) * 8)
+
+
+def test_an_address_of_one_network_card_is_not_public() -> None:
+    """Found by a hundred thousand cases: a mapped address hid its card."""
+    assert is_public("::ffff:1.0.0.1")
+    assert not is_public("::ffff:1.0.0.1%1")
+    assert not is_public("2606:4700::1%eth0")

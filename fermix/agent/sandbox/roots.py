@@ -7,6 +7,7 @@ Tools open paths by this policy; `walls.py` draws the walls of commands from it.
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Iterable
@@ -20,6 +21,7 @@ from fermix.agent.sandbox.settings import SandboxSettings
 from fermix.errors import ConfigError, OutsideSandbox
 from fermix.home import Home
 
+MOST_LINKS = 64
 Source = Literal["workspace", "launch", "request", "grant", "home"]
 PROTECTED = "protected, no tool may touch it"
 ETC = Path("/etc")  # the one system folder that holds secrets
@@ -209,11 +211,45 @@ class Roots:
 def real(path: Path) -> Path:
     """Follow every link; a part that does not exist stays as it is.
 
-    Raises: OutsideSandbox when this is no possible name, or changes while it is looked at.
+    Raises: OutsideSandbox when this is no possible name, leads through more than 64 links, or changes meanwhile.
     """
     try:
-        return Path(os.path.realpath(path))
+        return Path(_resolved(str(Path.cwd() / path if not path.is_absolute() else path)))
     except ValueError as error:
         raise OutsideSandbox(repr(path), "not a possible file name") from error
     except OSError as error:
-        raise OutsideSandbox(str(path), "changed while it was looked at") from error
+        reason = "too many links" if error.errno == errno.ELOOP else "changed while it was looked at"
+        raise OutsideSandbox(str(path), reason) from error
+
+
+def _resolved(path: str) -> str:
+    """Walk a path from the top, one part after the other, with every link put in its place.
+
+    The standard library's own way takes a ring of links for names that do not exist.
+    """
+    here, waiting, links = "", path.split("/")[::-1], 0
+    while waiting:
+        part = waiting.pop()
+        if part in ("", "."):
+            continue
+        if part == "..":
+            here = here.rpartition("/")[0]
+            continue
+        target = _link(f"{here}/{part}")
+        if target is None:
+            here = f"{here}/{part}"
+            continue
+        links += 1
+        if links > MOST_LINKS:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+        here = "" if target.startswith("/") else here
+        waiting += target.split("/")[::-1]
+    return here or "/"
+
+
+def _link(path: str) -> str | None:
+    """Return where a link leads, None for anything else and for what cannot be looked at."""
+    try:
+        return os.readlink(path)  # noqa: PTH115 - a Path for each part would cost four times as much
+    except OSError:
+        return None

@@ -62,3 +62,8 @@ def test_a_broken_opener_is_noticed(world: World, monkeypatch: pytest.MonkeyPatc
 
     with pytest.raises(AssertionError):
         run_case(world, Case((Node(("a",), target="OUT/a"),), "a", None))
+
+
+def test_a_ring_of_links_is_no_place_even_behind_a_name_that_is_not_there(world: World) -> None:
+    """Found by a hundred thousand cases: it was taken for a new folder beside it."""
+    run_case(world, Case((Node(("a",), target="a/./../new/."),), "new/../a/c", b"written"))
