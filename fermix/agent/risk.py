@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from fermix.agent.capability import Capability, Kind, ToolContext
+from fermix.agent.capability import Capability, ToolContext
 from fermix.agent.exposure import Exposure
 from fermix.agent.model import ChatMessage, JsonValue, ToolMessage, ToolResult
 from fermix.agent.results import is_framed
@@ -23,9 +23,8 @@ def why_asked(capability: Capability, arguments: Mapping[str, JsonValue], contex
         return None
     if capability.asks is not None:
         return capability.asks(arguments, context)
-    if capability.policy in ACTING:
-        return why_acting(context.exposure)
-    return why_telling(context.exposure) if _leaves(capability) else None
+    acting = why_acting(context.exposure) if capability.policy in ACTING else None
+    return acting or (why_telling(context.exposure) if _leaves(capability) else None)
 
 
 def why_acting(exposure: Exposure) -> str | None:
@@ -95,7 +94,7 @@ def exposure_at_start(words: str, earlier: Sequence[ChatMessage], tools: Mapping
 
 def _leaves(capability: Capability) -> bool:
     """Say whether its arguments reach a machine or a program that is not ours."""
-    return capability.policy is PolicyClass.NETWORK or capability.kind is Kind.MCP or bool(capability.source)
+    return capability.policy is PolicyClass.NETWORK or capability.foreign
 
 
 def _through(exposure: Exposure) -> str:

@@ -86,6 +86,15 @@ def test_what_tells_others_asks_when_outside_words_meet_local_things(
     assert asks(tool, exposure) is asked
 
 
+def test_a_servers_own_class_takes_no_question_away() -> None:
+    """What most servers are: a call that acts, whose arguments go to somebody else as well."""
+    tool = make_capability("mcp_file_issue", kind=Kind.MCP, policy=PolicyClass.EXTERNAL_API)
+
+    assert asks(tool, exposed(earlier=True, local=True))
+    assert asks(tool, exposed(now=True))
+    assert not asks(tool, exposed(earlier=True))
+
+
 def test_a_server_cannot_talk_itself_out_of_its_class() -> None:
     """R-28: a class can be raised by what it claims, never lowered."""
     claims = replace(make_capability("mcp_look", kind=Kind.MCP), outside=None, category="channel")
