@@ -109,6 +109,19 @@ def test_a_command_sees_its_folder_and_no_secret_and_the_web_is_no_way_to_this_m
     assert "127.0.0.1 is not an address on the public internet" in fetched
 
 
+def test_the_program_holds_all_that_makes_a_page_readable(tmp_path: Path) -> None:
+    """No page of this machine may be fetched, so the child that would read one is asked as the tool asks it."""
+    product = Product(tmp_path)
+    product.prepare()
+    request = json.dumps(["page", {"url": "https://example.org/", "charset": ""}, None])
+    page = "<html><body><h1>A title</h1><p>Words, <b>bold</b> ones.</p></body></html>"
+    read = product.run("_convert", stdin=f"{request}\n{page}".encode())
+
+    assert (read.returncode, read.stderr) == (0, "")
+    assert "# A title" in read.stdout
+    assert "**bold**" in read.stdout
+
+
 @pytest.fixture(params=[True, False], ids=["with a daemon", "without one"])
 def product(tmp_path: Path, request: pytest.FixtureRequest) -> Generator[Product]:
     config = "[fermix_web]\nport = 0\n"
