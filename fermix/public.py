@@ -25,6 +25,7 @@ MOST_REDIRECTS = 5
 MOST_ADDRESSES = 4  # all are judged; so many are tried
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 ACCEPTED = {"Accept-Encoding": "gzip, deflate"}  # what we can unpack piece by piece
+MOST_TYPE_CHARS = 500  # of a content type; the library goes over a longer one in squares
 BOMB_RATIO = 200  # real pages shrink to a tenth or a thirtieth; a bomb to a thousandth
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
@@ -94,10 +95,10 @@ class PublicWeb:
 
 
 async def _read(answer: Response, target: Target) -> Fetched:
-    unpack = _unpacking(answer.headers.get("content-encoding", ""))
+    unpacking = _unpacking(answer.headers.get("content-encoding", ""))
     body = bytearray()
-    while len(body) <= BODY_BYTES and (chunk := await answer.next_chunk()):
-        body += unpack(chunk, BODY_BYTES + 1 - len(body))
+    while len(body) <= BODY_BYTES and not unpacking.ended and (chunk := await answer.next_chunk()):
+        body += unpacking.take(chunk, BODY_BYTES + 1 - len(body))
     media_type, charset = _content_type(answer.headers.get("content-type", ""))
     return Fetched(answer.status, target.url, media_type, charset, bytes(body[:BODY_BYTES]), cut=len(body) > BODY_BYTES)
 
@@ -105,19 +106,29 @@ async def _read(answer: Response, target: Target) -> Fetched:
 def _content_type(header: str) -> tuple[str, str]:
     """Return type and charset of e.g. `text/html; charset="UTF-8"`, both in lower case."""
     message = Message()
-    message["content-type"] = header.encode("ascii", "ignore").decode("ascii")
+    message["content-type"] = header[:MOST_TYPE_CHARS].encode("ascii", "ignore").decode("ascii")
     return (message.get_content_type() if header else ""), (message.get_content_charset() or "")
 
 
-def _unpacking(encoding: str) -> Callable[[bytes, int], bytes]:
+def _unpacking(encoding: str) -> _Plain | _Inflater:
     """Return what unpacks the pieces of a body, each time at most so many bytes. Raises: Unusable."""
     match encoding.strip().lower():
         case "" | "identity":
-            return lambda chunk, most: chunk[:most]
+            return _Plain()
         case "gzip" | "x-gzip" | "deflate":
-            return _Inflater().take
+            return _Inflater()
         case _:
             raise Unusable(f"content encoding {encoding[:40]!r}", user_text="The answer is packed in an unknown way.")
+
+
+class _Plain:
+    """Takes the pieces as they are; the server says where they end."""
+
+    ended = False
+
+    def take(self, chunk: bytes, most: int) -> bytes:
+        """Return at most so many bytes."""
+        return chunk[:most]
 
 
 class _Inflater:
@@ -126,6 +137,11 @@ class _Inflater:
     def __init__(self) -> None:
         self._inflate = zlib.decompressobj(47)  # either frame, found out by zlib
         self._taken_bytes = self._given_bytes = 0
+
+    @property
+    def ended(self) -> bool:
+        """Whether the frame is complete: what a server sends behind it is not read, since zlib would keep it all."""
+        return self._inflate.eof
 
     def take(self, chunk: bytes, most: int) -> bytes:
         """Return at most so many bytes; what a full piece leaves is dropped, since nobody reads on then.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import ParamSpec, TypeVar
 
@@ -27,6 +27,15 @@ class Workers:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._pool, lambda: fn(*args, **kwargs))
 
+    async def hand_over(self, fn: Callable[P, T], drop: Callable[[T], None], *args: P.args, **kwargs: P.kwargs) -> T:
+        """As `run`; what `fn` returns once nobody waits for it any more is given to `drop`, so that nothing is lost."""
+        running = self._pool.submit(lambda: fn(*args, **kwargs))
+        try:
+            return await asyncio.wrap_future(running)
+        except asyncio.CancelledError:
+            running.add_done_callback(lambda ended: _drop_result(ended, drop))
+            raise
+
     def post(self, fn: Callable[[], None]) -> None:
         """Let it run by itself; nobody learns how it ended. Does nothing once closed."""
         with suppress(RuntimeError):
@@ -35,3 +44,8 @@ class Workers:
     def close(self) -> None:
         """Let running calls end by themselves; start no waiting one."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _drop_result(ended: Future[T], drop: Callable[[T], None]) -> None:
+    if not ended.cancelled() and ended.exception() is None:
+        drop(ended.result())

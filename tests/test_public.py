@@ -273,6 +273,22 @@ async def test_a_body_is_cut_at_its_bound_while_it_arrives(net: Net) -> None:
     assert sent_bytes < 20 * BODY_BYTES  # the rest stayed in buffers of the system
 
 
+async def test_what_follows_a_packed_body_is_not_read(net: Net) -> None:
+    """R-54: a server that sends on for ever behind the end gets neither memory nor time."""
+
+    async def flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + gzip.compress(b"hello"))
+        while True:
+            writer.write(b"x" * 65_536)
+            await writer.drain()
+
+    async with asyncio.timeout(5), serving(flood) as url:
+        page = await fetch(_web(net), url.replace("127.0.0.1", "a.example"))
+
+    assert (page.body, page.cut) == (b"hello", False)
+
+
 def _web(net: Net) -> PublicWeb:
     async def resolve(host: str, port: int) -> Sequence[str]:
         return (SERVER,)
@@ -313,6 +329,19 @@ async def test_a_type_of_odd_bytes_is_no_type(net: Net) -> None:
         page = await fetch(_web(net), url.replace("127.0.0.1", "a.example"))
 
     assert (page.media_type, page.charset) == ("text/html", "")
+
+
+async def test_a_type_with_a_number_of_five_thousand_digits_is_a_type(net: Net) -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        parts = b"text/html; charset*" + b"9" * 5_000 + b"*=x"
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: " + parts + b"\r\nContent-Length: 0\r\n\r\n")
+        await writer.drain()
+
+    async with serving(talk) as url:
+        page = await fetch(_web(net), url.replace("127.0.0.1", "a.example"))
+
+    assert page.media_type == "text/html"
 
 
 async def test_the_whole_is_bounded(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,3 +104,32 @@ async def test_a_caller_that_is_cancelled_leaves_the_thread_to_its_end(workers: 
     release.set()
 
     assert ended.wait(5)
+
+
+async def test_what_comes_for_a_caller_that_has_gone_is_dropped(workers: Workers) -> None:
+    release, begun, dropped = threading.Event(), threading.Event(), threading.Event()
+
+    def open_something() -> str:
+        begun.set()
+        assert release.wait(5)
+        return "open"
+
+    def drop(found: str) -> None:
+        assert found == "open"
+        dropped.set()
+
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        caller = group.create_task(workers.hand_over(open_something, drop))
+        await asyncio.sleep(0)
+        assert begun.wait(5)
+        caller.cancel()
+    release.set()
+
+    assert dropped.wait(5)
+
+
+async def test_what_comes_in_time_is_not_dropped(workers: Workers) -> None:
+    dropped: list[float] = []
+
+    assert await workers.hand_over(_divide, dropped.append, 6, by=3) == 2
+    assert not dropped

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from fermix.agent.capability import Capability, Kind
@@ -67,6 +69,15 @@ def test_foreign_text_cannot_leave_its_frame(outside: Capability, ok: bool) -> N
     assert f'<fermix-untrusted source="{outside.name}">' == lines[0]
     assert lines[-1] == "</fermix-untrusted>"
     assert not any("<" in line for line in lines[1:-1])
+
+
+def test_a_page_of_blanks_behind_a_bracket_is_framed_in_no_time() -> None:
+    """It is done on the event loop. CPU time, so a busy machine does not matter: it took four seconds in squares."""
+    before_s = time.thread_time()
+
+    framed("<" + " " * 30_000 + "< /" * 10_000, "web_fetch")
+
+    assert time.thread_time() - before_s < 1
 
 
 def test_text_of_our_own_tools_is_not_framed() -> None:

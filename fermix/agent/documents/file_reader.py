@@ -19,7 +19,7 @@ from fermix.agent.documents.limits import (
     TIMEOUT_S,
     Part,
 )
-from fermix.agent.documents.pictures import MOST_PIXELS, is_small, size_of
+from fermix.agent.documents.pictures import MOST_PIXELS, Size, is_small, size_of
 from fermix.agent.model import Image, ToolResult
 from fermix.agent.sandbox import Sandbox
 from fermix.agent.turn import Turn
@@ -55,8 +55,7 @@ class DocumentReader:
 
     async def show(self, turn: Turn, descriptor: int, kind: Kind, shown: str) -> ToolResult:
         """Return a picture for a model to see, as it is or smaller."""
-        head, size_bytes = await self._workers.run(_head_of, descriptor)
-        size = size_of(head)
+        size, size_bytes = await self._workers.run(_sizes_of, descriptor)
         if size is None:
             return ToolResult(False, f"{shown} is a broken {kind.name} picture; it cannot be shown")
         named = f"{shown} is a {kind.name} picture of {size[0]}×{size[1]} pixels"
@@ -94,8 +93,9 @@ def _text_result(finished: Finished, kind: Kind, shown: str) -> ToolResult:
     return ToolResult(True, f"{text}\n[the rest cannot be read: the file {problem}]", outside=True)
 
 
-def _head_of(descriptor: int) -> tuple[bytes, int]:
-    return os.pread(descriptor, HEADER_BYTES, 0), os.fstat(descriptor).st_size
+def _sizes_of(descriptor: int) -> tuple[Size | None, int]:
+    """Return width and height, and the bytes. Blocking: a header that is all markers takes a third of a second."""
+    return size_of(os.pread(descriptor, HEADER_BYTES, 0)), os.fstat(descriptor).st_size
 
 
 def _whole(descriptor: int, size_bytes: int) -> bytes:

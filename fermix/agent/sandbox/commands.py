@@ -10,7 +10,7 @@ import re
 
 # Every repetition has a bound, so that a command of a hundred kilobytes is judged in milliseconds.
 # Where a shell expects a program: at the start, after an operator, or behind a word that runs the next one.
-_START = r"(?:^|[;&|({\n`!]|\$\(|\b(?:then|do|else)\s)\s{0,20}"
+_START = r"(?:^|[;&|({\n`!]|\$\(|\b(?:then|do|else)\s)[^\S\n]{0,20}"  # behind a line end the next start begins
 _OPTIONS = r"(?:-\S{1,40}\s{1,9}){0,9}"
 _SETTINGS = r"(?:-\S{1,40}\s{1,9}|\w{1,40}=\S{0,99}\s{1,9}){0,9}"
 _RUNNER = rf"(?:(?:sudo|doas|env|nohup|nice|exec|command|time|setsid)\s{{1,9}}{_SETTINGS}){{0,4}}"

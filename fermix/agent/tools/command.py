@@ -53,7 +53,7 @@ def _tool(command: Offered, sandbox: Sandbox, workers: Workers) -> Capability:
         kind=Kind.BUILTIN,
         policy=PolicyClass.EXEC,
         owner_only=True,
-        run=OwnCommand(command, sandbox, runner).run,
+        run=OwnCommand(command, sandbox, workers, runner).run,
         category="command",
         timeout_s=settings.timeout_ms / 1_000 + BESIDE_S,
         asks=asks,
@@ -64,9 +64,10 @@ def _tool(command: Offered, sandbox: Sandbox, workers: Workers) -> Capability:
 class OwnCommand:
     """The tool of one command."""
 
-    def __init__(self, command: Offered, sandbox: Sandbox, runner: CommandRunner) -> None:
+    def __init__(self, command: Offered, sandbox: Sandbox, workers: Workers, runner: CommandRunner) -> None:
         self._command = command
         self._sandbox = sandbox
+        self._workers = workers
         self._runner = runner
 
     async def run(self, arguments: Mapping[str, JsonValue], context: ToolContext) -> ToolResult:
@@ -74,7 +75,8 @@ class OwnCommand:
         if enabled(self._sandbox.settings.commands).get(name) != settings:  # the turn began before it was closed
             return ToolResult(False, "the owner has closed or changed this command meanwhile", denied=True)
         stated = cast("Sequence[str]", arguments.get("args", ()))  # the schema has checked it
-        if (reason := why_refused(shlex.join((settings.command, *settings.args, *stated)))) is not None:
+        line = shlex.join((settings.command, *settings.args, *stated))
+        if (reason := await self._workers.run(why_refused, line)) is not None:
             return ToolResult(False, f"refused in every mode: this {reason}", denied=True)
         prompt = arguments.get("prompt")
         argv = [str(self._command.program), *settings.args, *stated, *([str(prompt)] if prompt else [])]

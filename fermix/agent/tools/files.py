@@ -93,7 +93,7 @@ class FileReader:
     async def run(self, arguments: Mapping[str, JsonValue], context: ToolContext) -> ToolResult:
         path, offset, limit = str(arguments["path"]), _number(arguments, "offset") or 1, _number(arguments, "limit")
         try:
-            found = await self._workers.run(self._read, context.turn, path, Part(offset, limit))
+            found = await self._workers.hand_over(self._read, _close, context.turn, path, Part(offset, limit))
             if isinstance(found, ToolResult):
                 return found
             with ExitStack() as ending:
@@ -139,6 +139,12 @@ class _Other:
 
     kind: FileKind
     descriptor: int
+
+
+def _close(found: ToolResult | _Other) -> None:
+    """Close what was opened for a turn that has ended meanwhile."""
+    if isinstance(found, _Other):
+        os.close(found.descriptor)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,8 @@ from fermix.workers import Workers
 
 DEFAULT_TIMEOUT_MS = 30_000
 MOST_TIMEOUT_MS = 120_000
+MOST_COMMAND_CHARS = 131_071  # Linux starts nothing with a longer argument, so it need not be judged either
+TOO_LONG = "the command could not be started: Argument list too long; write it into a file and run that"
 
 
 def tools(sandbox: Sandbox, workers: Workers) -> tuple[Capability, ...]:
@@ -36,7 +38,7 @@ def tools(sandbox: Sandbox, workers: Workers) -> tuple[Capability, ...]:
             kind=Kind.BUILTIN,
             policy=PolicyClass.EXEC,
             owner_only=True,
-            run=Shell(runner).run,
+            run=Shell(runner, workers).run,
             category="system",
             when_to_use="for everything that no other tool does: programs, git, tests, counting, dates",
             examples=('{"command": "wc -l *.csv"}', '{"command": "make test", "timeout_ms": 120000}'),
@@ -53,13 +55,16 @@ def tools(sandbox: Sandbox, workers: Workers) -> tuple[Capability, ...]:
 class Shell:
     """The tool itself."""
 
-    def __init__(self, runner: CommandRunner) -> None:
+    def __init__(self, runner: CommandRunner, workers: Workers) -> None:
         self._runner = runner
+        self._workers = workers
         self._program = shutil.which("bash") or "/bin/sh"  # models write bash; a system without it has only sh
 
     async def run(self, arguments: Mapping[str, JsonValue], context: ToolContext) -> ToolResult:
         command, timeout_ms = str(arguments["command"]), arguments.get("timeout_ms", DEFAULT_TIMEOUT_MS)
-        if (reason := why_refused(command)) is not None:
+        if len(command) > MOST_COMMAND_CHARS:
+            return ToolResult(False, TOO_LONG)
+        if (reason := await self._workers.run(why_refused, command)) is not None:
             return ToolResult(False, f"refused in every mode: this {reason}", denied=True)
         if "\0" in command or valid_text(command) != command:
             return ToolResult(False, "a command cannot hold a NUL character or half a surrogate pair")

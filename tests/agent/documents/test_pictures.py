@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
+import threading
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from fermix.agent.documents.pictures import LONGEST_SIDE, size_of
+from fermix.agent.documents.pictures import LONGEST_SIDE, Size, size_of
 from fermix.agent.model import ToolResult
 from tests.agent.documents import samples
 from tests.agent.tools.conftest import Toolbox
@@ -40,6 +41,26 @@ async def test_a_large_picture_is_shrunk(toolbox: Toolbox, kind: str, _mime: str
     (image,) = result.images
     shown = Image.open(io.BytesIO(image.data))
     assert (image.mime, shown.format, shown.size) == ("image/jpeg", "JPEG", (LONGEST_SIDE, 523))
+
+
+async def test_the_size_of_a_picture_is_looked_for_beside_the_loop(
+    toolbox: Toolbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A JPEG of a megabyte of empty markers takes a third of a second."""
+    loops_own, threads = threading.get_ident(), set[int]()
+
+    def look(head: bytes) -> Size | None:
+        threads.add(threading.get_ident())
+        return size_of(head)
+
+    monkeypatch.setattr("fermix.agent.documents.file_reader.size_of", look)
+    toolbox.write("p", b"\xff\xd8" + b"\xff" * 100_000)
+
+    result = await toolbox.call("file_read", path="p")
+
+    assert result == ToolResult(False, "p is a broken JPEG picture; it cannot be shown")
+    assert threads
+    assert loops_own not in threads
 
 
 async def test_pixels_are_counted_before_anything_decodes(toolbox: Toolbox) -> None:

@@ -63,8 +63,25 @@ def test_what_only_looks_alike_is_not(command: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "piece", ["x", ";", "(dd ", "rm -r (", "-r", "rm -rrrr", "sudo ", "sudo -a ", " ", "a() {", "!pkill ", "/", "then "]
+    "piece",
+    [
+        "x",
+        ";",
+        "(dd ",
+        "rm -r (",
+        "-r",
+        "rm -rrrr",
+        "sudo ",
+        "sudo -a ",
+        " ",
+        "a() {",
+        "!pkill ",
+        "/",
+        "then ",
+        "\n",
+        "\n ",
+    ],
 )
 def test_a_command_made_to_take_long_does_not(piece: str) -> None:
-    """The judge runs on the event loop: a quadratic pattern would stop the daemon for minutes."""
+    """A quadratic pattern would stop the daemon for minutes, also from another thread: nothing else runs meanwhile."""
     assert why_refused("echo " + piece * (100_000 // len(piece))) is None

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import threading
 from pathlib import Path
 
 import pytest
 
+from fermix.agent.documents.kinds import Kind
 from fermix.agent.model import ToolResult
 from fermix.agent.tools.files import READ_BYTES, states_after
 from fermix.trust import Trust
-from tests.agent.tools.conftest import Toolbox
+from tests.agent.tools.conftest import Toolbox, open_descriptors
 from tests.fakes.turns import make_turn, turn_from
+from tests.waiting import until
 
 
 async def test_a_file_is_read_whole(toolbox: Toolbox) -> None:
@@ -119,6 +123,31 @@ async def test_a_path_outside_is_denied_with_what_is_open(toolbox: Toolbox, path
     result = await toolbox.call("file_read", path=path)
 
     assert (result.ok, result.denied) == (False, True)
+
+
+async def test_a_file_that_was_opened_for_a_stopped_turn_is_closed(
+    toolbox: Toolbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread that opens it cannot be stopped, so nobody is there to take the descriptor."""
+    release, begun = threading.Event(), threading.Event()
+
+    def judge_slowly(_head: bytes) -> Kind:
+        begun.set()
+        assert release.wait(5)
+        return Kind("PNG")
+
+    monkeypatch.setattr("fermix.agent.tools.files.kind_of", judge_slowly)
+    toolbox.write("picture", b"x")
+    opened = str(toolbox.workspace / "picture")
+
+    async with asyncio.TaskGroup() as group:
+        reading = group.create_task(toolbox.call("file_read", path="picture"))
+        await until(begun.is_set)
+        reading.cancel()
+    assert opened in open_descriptors()
+    release.set()
+
+    await until(lambda: opened not in open_descriptors())
 
 
 async def test_a_folder_is_listed_with_dotfiles_in_order(toolbox: Toolbox) -> None:

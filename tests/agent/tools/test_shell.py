@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,6 +29,23 @@ from tests.requirements import covers
 @covers("child.every-command")
 async def test_a_command_runs_in_the_workspace(toolbox: Toolbox) -> None:
     assert await toolbox.call("shell", command="pwd") == ToolResult(True, f"{toolbox.workspace}\n")
+
+
+async def test_a_command_is_judged_beside_the_loop(toolbox: Toolbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred kilobytes that are made for it take a third of a second."""
+    loops_own, threads = threading.get_ident(), set[int]()
+
+    def judge(_command: str) -> str:
+        threads.add(threading.get_ident())
+        return "is not liked"
+
+    monkeypatch.setattr(shell, "why_refused", judge)
+
+    result = await toolbox.call("shell", command="pwd")
+
+    assert result == ToolResult(False, "refused in every mode: this is not liked", denied=True)
+    assert threads
+    assert loops_own not in threads
 
 
 async def test_a_command_runs_where_the_operator_stands(toolbox: Toolbox, tmp_path: Path) -> None:
