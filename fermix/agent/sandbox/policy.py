@@ -12,6 +12,7 @@ import json
 import logging
 import secrets
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from pydantic import BaseModel
@@ -102,10 +103,18 @@ class Policy:
     async def apply(self, proposal: Proposal, seal: str, by: str) -> Proposal:
         """Do what was proposed, if it still is exactly what `seal` stands for. `by` names who wanted it.
 
+        Whoever wants it may be gone before it is done; the tools are built from it all the same.
+
         Raises: Refused when anything is different by now, ConfigError, NeedsOperator, Unavailable.
         """
+        loop = asyncio.get_running_loop()
+
+        def tell_afterwards(_applied: Proposal) -> None:
+            with suppress(RuntimeError):  # the loop has ended, and nobody builds tools any more
+                loop.call_soon_threadsafe(self._changed)
+
         async with self._changing:
-            applied = await self._workers.run(self._apply, proposal.change, seal, by)
+            applied = await self._workers.hand_over(self._apply, tell_afterwards, proposal.change, seal, by)
         self._changed()
         return applied
 

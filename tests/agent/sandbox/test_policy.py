@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from pathlib import Path
@@ -11,13 +13,14 @@ import pytest
 
 from fermix.agent.sandbox import Change, GrantPath, Policy, RevokePath, SandboxSettings, SetMode
 from fermix.agent.sandbox.changes import Target
-from fermix.config.edit import ConfigEditor
+from fermix.config.edit import Changes, ConfigEditor
 from fermix.errors import ConfigError, NeedsOperator, OutsideSandbox, Refused
 from fermix.home import Home
 from tests.fakes.clock import ManualClock
 from tests.fakes.policy import policy_in
 from tests.fakes.turns import make_turn
 from tests.requirements import covers
+from tests.waiting import until
 
 
 class Scene:
@@ -276,3 +279,30 @@ async def test_a_change_that_cannot_be_written_leaves_no_record(scene: Scene, mo
 
     assert list(scene.home.grants.glob("*")) == []
     assert not scene.is_open(scene.shut)
+
+
+async def test_a_change_whose_asker_has_gone_is_told_all_the_same(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread that writes cannot be stopped; tools that are not built again would be those of before."""
+    release, begun, told = threading.Event(), threading.Event(), asyncio.Event()
+    write = ConfigEditor.apply
+
+    def write_slowly(editor: ConfigEditor, changes: Changes) -> None:
+        begun.set()
+        assert release.wait(5)
+        write(editor, changes)
+
+    monkeypatch.setattr(ConfigEditor, "apply", write_slowly)
+    scene.policy.tell(told.set)
+
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        asking = group.create_task(scene.do(GrantPath(str(scene.shut))))
+        await until(begun.is_set)
+        asking.cancel()
+    assert not told.is_set()
+    release.set()
+
+    async with asyncio.timeout(5):
+        await told.wait()
+    assert scene.is_open(scene.shut / "file")
