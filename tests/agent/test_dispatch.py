@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -192,6 +193,27 @@ async def test_stop_passes_through_a_running_tool_and_leaves_one_result(
     async with asyncio.TaskGroup() as group:
         task = group.create_task(dispatcher.dispatch(make_call(), make_scope(make_capability(run=hang))))
         await asyncio.sleep(0)
+        task.cancel()
+
+    assert task.cancelled()
+    assert pairs(seen) == [("look", False)]
+
+
+async def test_a_stop_that_a_tool_takes_for_its_own_still_stops_the_turn(
+    dispatcher: Dispatcher, seen: EventQueue
+) -> None:
+    """QUE-01: a library that answers a cancellation with a result must not let the turn go on to its next call."""
+    running = asyncio.Event()
+
+    async def swallow(_arguments: Mapping[str, JsonValue], _context: ToolContext) -> ToolResult:
+        running.set()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        return ToolResult(True, "as if nothing had been")
+
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        task = group.create_task(dispatcher.dispatch(make_call(), make_scope(make_capability(run=swallow))))
+        await running.wait()
         task.cancel()
 
     assert task.cancelled()
