@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from fermix.config.load import Table, build, decode, parse, read
 from fermix.config.lock import hold_settings
-from fermix.errors import ConfigError, NeedsOperator
+from fermix.errors import ConfigError, NeedsOperator, Unavailable
 from fermix.home import Home, write_atomic
 
 Key: TypeAlias = tuple[str, ...]
@@ -26,6 +26,9 @@ Changes: TypeAlias = Mapping[Key, Value | None]
 NewTable: TypeAlias = Callable[[bool], MutableMapping[str, object]]
 """Makes an empty table; the flag says that it only holds other tables."""
 
+TAKEN_AWAY = (
+    "Files of Fermix itself were removed from its cache folder. It puts them back within ten minutes: try again then."
+)
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -77,9 +80,12 @@ class ConfigEditor:
 
 
 def rewrite(data: bytes, changes: Changes, path: Path) -> bytes:
-    """Return the file's bytes with the changes in place. Raises: ConfigError."""
-    import tomlkit  # late: every start pays for it, and few ever change the config
-    from tomlkit.exceptions import TOMLKitError
+    """Return the file's bytes with the changes in place. Raises: ConfigError, Unavailable."""
+    try:
+        import tomlkit  # late: four megabytes for every daemon, and few ever change the config
+        from tomlkit.exceptions import TOMLKitError
+    except ImportError as error:  # a cleaner took it from the frozen daemon's folder: PKG-02
+        raise Unavailable(str(error), user_text=TAKEN_AWAY) from error
 
     text = decode(data, path)
     expected = parse(text, path)  # what must come out, worked out without the editing library

@@ -15,8 +15,6 @@ import pwd
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-import tomlkit
-
 from fermix.clock import Clock
 from fermix.errors import Unavailable
 from fermix.native.child import Limits, child_environment, run_child
@@ -24,9 +22,8 @@ from fermix.native.child import Limits, child_environment, run_child
 LATE = (
     *(encodings.ascii, encodings.idna, encodings.latin_1, encodings.unicode_escape, encodings.utf_8_sig),
     pwd,
-    tomlkit,
 )
-"""What is else imported with its first use: of a text, of a name on the net, of a `~`, of a change to config.toml."""
+"""What is else imported with its first use: of a text, of a name on the net, of a `~`."""
 
 CHECK_EVERY_S = 600.0  # a check is a few stat calls and costs a millisecond
 UNPACK_LIMITS = Limits(timeout_s=120.0, output_bytes=16_384)  # unpacking takes seconds, on a bad disk many

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
+import sys
 import threading
 import tomllib
 from pathlib import Path
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from fermix.config.edit import Changes, ConfigEditor, rewrite
 from fermix.config.load import load
-from fermix.errors import ConfigError, NeedsOperator
+from fermix.errors import ConfigError, NeedsOperator, Unavailable
 from fermix.home import Home
 from tests.config.test_load import SECTIONS
 from tests.requirements import covers
@@ -291,3 +292,19 @@ def test_symbolic_link_to_the_file_stays_a_link(home: Home, tmp_path: Path) -> N
 
     assert os.readlink(home.config) == str(elsewhere / "fermix.toml")  # noqa: PTH115
     assert (elsewhere / "fermix.toml").read_text(encoding="utf-8") == HAND_WRITTEN.replace("4040", "5050")
+
+
+def test_an_editing_library_that_a_cleaner_took_is_told_and_nothing_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PKG-02: it is the one that the daemon imports late."""
+    home = Home(tmp_path / "home")
+    home.prepare()
+    home.config.write_text(HAND_WRITTEN, encoding="utf-8")
+    monkeypatch.setitem(sys.modules, "tomlkit", None)
+
+    with pytest.raises(Unavailable) as caught:
+        ConfigEditor(home, SECTIONS).apply({PORT: 4050})
+
+    assert "try again" in (caught.value.user_text or "")
+    assert home.config.read_text(encoding="utf-8") == HAND_WRITTEN
