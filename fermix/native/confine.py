@@ -12,6 +12,7 @@ import errno
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -24,6 +25,8 @@ from fermix.native.seatbelt import Access
 
 PROGRAM = Path(__file__).with_name("confine")
 PROBE_S = 5.0
+PAUSE_S = 0.3
+NO_ROOM = (errno.EAGAIN, errno.ENOMEM, errno.ENOSPC, errno.EMFILE, errno.ENFILE, errno.ETIMEDOUT, errno.EBUSY)
 REPORT_BYTES = 8_192
 MOST_PATHS = 512  # as in confine.c
 MOST_FILE_BYTES = 16 * 1024**3  # no build makes a larger one, and a runaway command fills no disk with one
@@ -32,12 +35,13 @@ Form = Literal["view", "rules", "seatbelt"]
 
 
 class CannotConfine(Unavailable):
-    """A wall could not be built, so the command did not start. `part` is the one that failed."""
+    """A wall could not be built, so the command did not start. `part` is the one that failed, `number` the errno."""
 
     def __init__(self, part: str, number: int, path: str) -> None:
         at = f" at {path}" if path else ""
         super().__init__(f"the command cannot be confined: {part}{at}: {os.strerror(number)}")
         self.part = part
+        self.number = number
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +94,7 @@ def probe(walls: Walls) -> Kernel:
     problem, landlock = "", _landlock()
     for form in forms(sys.platform):
         try:
-            _try(Behind(walls, form))
+            _try_patiently(Behind(walls, form))
         except CannotConfine as error:
             problem = problem or str(error)
             continue
@@ -238,6 +242,20 @@ def _can_close_network(walls: Walls, form: Form) -> bool:
     except CannotConfine:
         return False
     return True
+
+
+def _try_patiently(behind: Behind) -> None:
+    """Try, and once more after a moment in which the system had no room: the answer counts as long as the daemon runs.
+
+    Raises: CannotConfine.
+    """
+    try:
+        _try(behind)
+    except CannotConfine as error:
+        if error.number not in NO_ROOM:
+            raise
+        time.sleep(PAUSE_S)
+        _try(behind)
 
 
 def _try(behind: Behind) -> None:

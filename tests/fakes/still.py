@@ -74,6 +74,9 @@ class StillWorkers(Workers):
         await asyncio.sleep(0)
         return fn(*args, **kwargs)
 
+    async def hand_over(self, fn: Callable[P, T], drop: Callable[[T], None], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self.run(fn, *args, **kwargs)
+
     def close(self) -> None:
         """Nothing is open."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import secrets
 import signal
@@ -10,11 +11,13 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
+from fermix.native import confine
 from fermix.native.child import Finished, Limits, run_child
 from fermix.native.confine import Behind, CannotConfine, Form, Walls, beside, probe
 from fermix.native.program import OWN_FOLDER
@@ -273,3 +276,22 @@ async def _until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(5):
         while not condition():
             await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize(("number", "tries"), [(errno.ENOSPC, 2), (errno.EPERM, 1)])
+def test_a_moment_without_room_does_not_decide_for_the_life_of_a_daemon(
+    monkeypatch: pytest.MonkeyPatch, number: int, tries: int
+) -> None:
+    tried: list[Behind] = []
+
+    def refuse_once(behind: Behind) -> None:
+        tried.append(behind)
+        if len(tried) == 1:
+            raise CannotConfine("view", number, "")
+
+    monkeypatch.setattr(confine, "_try", refuse_once)
+    monkeypatch.setattr(confine, "PAUSE_S", 0)
+    with suppress(CannotConfine):
+        confine._try_patiently(Behind(Walls((), (), Path("/")), "view"))
+
+    assert len(tried) == tries
