@@ -76,8 +76,13 @@ def told_by_processes(needles: Sequence[bytes] = NEEDLES) -> Iterator[str]:
             if any(needle in arguments for needle in needles):
                 yield f"the arguments of a process: {arguments[:60]!r}"
             environment = Path("/proc", pid, "environ").read_bytes()
-            if any(needle in environment for needle in needles) and b"--daemon" in _parent_of(pid):
+            if any(needle in environment for needle in needles) and _is_given_by_a_daemon(arguments, _parent_of(pid)):
                 yield f"the environment of a child of a daemon: {arguments[:60]!r}"
+
+
+def _is_given_by_a_daemon(arguments: bytes, parent: bytes) -> bool:
+    """A child that looks exactly like its daemon is the daemon's fork, which has not become its program yet."""
+    return b"--daemon" in parent and arguments != parent
 
 
 def _parent_of(pid: str) -> bytes:
