@@ -20,20 +20,25 @@ MOST_STORES = 32  # object stores that borrow from each other
 GITLINK = b"\0\0\xe0\0"  # the mode of a submodule in an index
 BLOCK_BYTES = 4_194_304
 KEPT = (
-    "HEAD", "commondir", "config", "config.worktree", "index", "info", "logs", "modules", "objects", "packed-refs",
-    "refs", "shallow", "worktrees",
+    "HEAD", "branches", "commondir", "config", "config.worktree", "index", "info", "logs", "modules", "objects",
+    "packed-refs", "refs", "remotes", "shallow", "worktrees",
 )  # fmt: skip
 """What git reads in its folder; each could be a link to somewhere else."""
+OLD_REMOTES = ("branches", "remotes")
+"""Folders in which git looked for remotes before it had settings for them, and still does."""
 
 Admit = Callable[[Path], Path]
 
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """A working copy, all by real paths: its top, its own git folder, and the folder that was asked about."""
+    """A working copy, all by real paths: its top, its own git folder, the one it shares with other working copies (else
+    the same), and the folder that was asked about.
+    """
 
     top: Path
     git: Path
+    shared: Path
     folder: Path
 
     def variables(self) -> dict[str, str]:
@@ -58,9 +63,16 @@ def find_repository(sandbox: Sandbox, turn: Turn, path: str) -> Repository:
     for top in (folder, *folder.parents):
         if os.path.lexists(top / ".git"):
             git = _git_folder(admit(top), admit)
-            _check_parts(git, admit)
-            return Repository(top, git, folder)
+            return Repository(top, git, _check_parts(git, admit), folder)
     raise _refused(f"{path} is not in a git working copy; give one as repo, or make one with `git init` by shell")
+
+
+def check_old_remotes(repository: Repository) -> None:
+    """Raises: Refused when a remote stands in a file of its own, where no setting tells its address; OSError."""
+    for name in OLD_REMOTES:
+        place = repository.shared / name
+        if place.is_dir() and any(place.iterdir()):
+            raise _refused(f"{place} holds a remote in the old way, whose address cannot be shown; the owner pulls it")
 
 
 def _git_folder(top: Path, admit: Admit) -> Path:
@@ -76,8 +88,10 @@ def _git_folder(top: Path, admit: Admit) -> Path:
     return place
 
 
-def _check_parts(git: Path, admit: Admit) -> None:
-    """Raises: OutsideSandbox when a part of the git folder, or an object store it borrows from, lies elsewhere."""
+def _check_parts(git: Path, admit: Admit) -> Path:
+    """Return the git folder that it shares. Raises: OutsideSandbox when a part of either, or an object store that they
+    borrow from, lies elsewhere.
+    """
     common = git / "commondir"
     shared = admit(git / _text(common).strip()) if common.is_file() else git
     for place in dict.fromkeys((git, shared)):
@@ -92,6 +106,7 @@ def _check_parts(git: Path, admit: Admit) -> None:
             waiting += _lenders(store)
     if waiting:
         raise _refused(f"{shared} borrows objects from more than {MOST_STORES} other places")
+    return shared
 
 
 def _lenders(store: Path) -> list[Path]:

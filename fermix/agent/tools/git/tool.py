@@ -13,11 +13,11 @@ from pathlib import Path
 
 from fermix.agent.capability import Capability, Kind, ToolContext
 from fermix.agent.model import JsonObject, JsonValue, ToolResult
-from fermix.agent.risk import why_acting, why_composed
+from fermix.agent.risk import why_acting, why_connected
 from fermix.agent.sandbox import Sandbox
 from fermix.agent.sandbox.programs import NoProgram, find_program, lies_in
 from fermix.agent.tools.git.arguments import MOST_ARGUMENTS, READING, WRITING, Place, check
-from fermix.agent.tools.git.repository import Repository, find_repository
+from fermix.agent.tools.git.repository import Repository, check_old_remotes, find_repository
 from fermix.agent.tools.git.walled import MAY_PULL, READING_ONLY, Walled, check_settings, remotes, submodules, who
 from fermix.agent.turn import Turn
 from fermix.config.secrets import hide_at_cut
@@ -91,13 +91,12 @@ def _parameters(commands: Sequence[str]) -> JsonObject:
 
 
 def _why_asked(arguments: Mapping[str, JsonValue], context: ToolContext) -> str | None:
-    """Pulling is the one command that reaches another machine."""
+    """Pulling is the one command that reaches another machine. Where it goes need not stand in its arguments: a fooled
+    turn can write it into the repository first. So a pull counts as a command with network.
+    """
     if arguments.get("command") != "pull":
         return None
-    if (why := why_acting(context.exposure)) is not None:
-        return why
-    addresses = (argument for argument in _arguments(arguments) if ":" in argument)
-    return next((why for address in addresses if (why := why_composed(address, context.exposure))), None)
+    return why_acting(context.exposure) or why_connected(context.exposure)
 
 
 def _folder(arguments: Mapping[str, JsonValue]) -> str:
@@ -151,6 +150,7 @@ class Git:
         repository = await self._workers.run(find_repository, self._sandbox, turn, _folder(arguments))
         if arguments.get("command") != "pull":
             return str(repository.top)
+        await self._workers.run(check_old_remotes, repository)
         walled = await self._workers.run(self._walled, turn, MAY_PULL, False)
         return "; ".join((str(repository.top), *await remotes(walled, repository)))
 

@@ -39,6 +39,7 @@ NO_OWNER = {"GIT_CONFIG_GLOBAL": os.devnull}  # settings of the owner's own may 
 READING_ONLY = {"GIT_ALLOW_PROTOCOL": "none", "GIT_OPTIONAL_LOCKS": "0", "GIT_NO_LAZY_FETCH": "1"}
 MAY_PULL = {"GIT_ALLOW_PROTOCOL": "https:ssh:git"}
 WHO = r"^user\.(name|email)$"
+PULLED_FROM = r"^(remote\..*\.url|branch\..*\.remote)$"
 LIST_SETTINGS = ("config", "--no-includes", "--show-scope", "--name-only", "-z", "--list")
 
 
@@ -80,10 +81,15 @@ async def check_settings(walled: Walled, repository: Repository) -> None:
 
 
 async def remotes(walled: Walled, repository: Repository) -> list[str]:
-    """Return where the remotes are, e.g. "remote.origin.url https://example.org/x.git"; none when it cannot be told."""
-    listing = ("config", "--no-includes", "--get-regexp", r"^remote\..*\.url$")
-    finished = await walled.run(repository, listing, LOOKING)
-    return finished.output.decode("utf-8", "replace").splitlines() if finished.exit_code == 0 else []
+    """Return where a pull may go, e.g. "remote.origin.url https://example.org/x.git"; none when it cannot be told.
+
+    A branch may name an address in place of a remote; those that name a remote of the list are left out.
+    """
+    finished = await walled.run(repository, ("config", "-z", "--no-includes", "--get-regexp", PULLED_FROM), LOOKING)
+    entries = [(key, value) for key, value in _entries(finished) if finished.exit_code == 0]
+    names = {key.removeprefix("remote.").removesuffix(".url") for key, _ in entries if key.startswith("remote.")}
+    known = {".", *names}  # "." is the repository itself
+    return [f"{key} {value}" for key, value in entries if key.startswith("remote.") or value not in known]
 
 
 async def submodules(walled: Walled, repository: Repository) -> list[Path]:
@@ -101,9 +107,13 @@ async def who(walled: Walled, repository: Repository) -> tuple[str, ...]:
     finished = await walled.run(repository, ("config", "-z", "--includes", "--get-regexp", WHO), LOOKING, owner=True)
     if finished.exit_code or finished.ending != "exited":
         return ()
-    entries = (entry.partition("\n") for entry in finished.output.decode("utf-8", "replace").split("\0") if entry)
-    last = {key: value for key, _, value in entries}
-    return tuple(part for key, value in last.items() for part in ("-c", f"{key}={value}"))
+    return tuple(part for key, value in dict(_entries(finished)).items() for part in ("-c", f"{key}={value}"))
+
+
+def _entries(finished: Finished) -> list[tuple[str, str]]:
+    """Return settings and their values, as `config -z` lists them."""
+    parts = (entry.partition("\n") for entry in finished.output.decode("utf-8", "replace").split("\0") if entry)
+    return [(key, value) for key, _, value in parts]
 
 
 def _refused(reason: str) -> Refused:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import socket
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from fermix.agent.capability import ToolContext
+from fermix.agent.dispatch import Dispatcher
 from fermix.agent.exposure import Exposure
 from fermix.agent.model import JsonValue
 from fermix.agent.risk import why_asked
@@ -21,10 +23,13 @@ from fermix.agent.sandbox import Sandbox
 from fermix.agent.sandbox.settings import SandboxSettings
 from fermix.agent.tools.git import tool
 from fermix.agent.tools.git.tool import Git
+from fermix.clock import SystemClock
+from fermix.errors import Refused
+from fermix.events import Events
 from fermix.native.child import Limits
 from tests.agent.tools.conftest import Toolbox
 from tests.fakes.repository import ENVIRONMENT, WAIT_S, Repository
-from tests.fakes.turns import RecordingPort, make_turn, turn_from
+from tests.fakes.turns import RecordingPort, make_call, make_scope, make_turn, turn_from
 from tests.requirements import covers
 
 
@@ -286,8 +291,11 @@ async def test_reading_has_no_network_at_all(toolbox: Toolbox, repository: Repos
     ("exposure", "arguments", "asked"),
     [
         (Exposure(), {"command": "pull", "args": ["https://x.org/y"]}, False),
+        (Exposure(local_earlier=True), {"command": "pull"}, False),
         (Exposure(earlier=True), {"command": "pull", "args": ["https://x.org/y"]}, True),
-        (Exposure(earlier=True), {"command": "pull", "args": ["origin", "main"]}, False),
+        (Exposure(earlier=True), {"command": "pull", "args": ["origin", "main"]}, True),
+        (Exposure(earlier=True), {"command": "pull"}, True),
+        (Exposure(earlier=True), {"command": "commit", "args": ["-m", "x: y"]}, False),
         ("read", {"command": "pull"}, True),
         ("read", {"command": "commit", "args": ["-m", "x: y"]}, False),
         ("read", {"command": "add", "args": ["."]}, False),
@@ -322,6 +330,77 @@ async def test_the_owner_is_shown_where_a_pull_would_come_from(toolbox: Toolbox,
     assert pulled == f"{repository.top}; remote.origin.url https://example.org/x.git"
     assert await writing.acts_in({"command": "pull", "repo": "project"}, context) != pulled
     assert await writing.acts_in({"command": "add", "repo": "project"}, context) == str(repository.top)
+
+
+async def test_a_branch_that_names_an_address_shows_it(toolbox: Toolbox, repository: Repository) -> None:
+    """R-25: a pull without a name goes where its branch says."""
+    repository.git("config", "remote.origin.url", "https://example.org/x.git")
+    repository.git("config", "branch.work.remote", "origin")
+    repository.git("config", "branch.own.remote", ".")
+    repository.git("config", "branch.main.remote", "https://example.com/y.git")
+
+    shown = await acts_in(toolbox)
+
+    assert shown.split("; ")[1:] == [
+        "remote.origin.url https://example.org/x.git",
+        "branch.main.remote https://example.com/y.git",
+    ]
+
+
+@pytest.mark.parametrize("kind", ["remotes", "branches"])
+@pytest.mark.parametrize("worktree", [False, True])
+async def test_a_remote_in_the_old_way_is_not_agreed_to_unseen(
+    toolbox: Toolbox, repository: Repository, kind: str, worktree: bool
+) -> None:
+    """R-25: git also reads addresses from files of their own, which no list of settings holds."""
+    if worktree:
+        repository.git("worktree", "add", "-q", "../tree")
+    assert await acts_in(toolbox, "tree" if worktree else "project")
+    repository.write(f".git/{kind}/x", "URL: https://example.com/y.git\n")
+
+    with pytest.raises(Refused, match="in the old way"):
+        await acts_in(toolbox, "tree" if worktree else "project")
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        "git config remote.x.url {url}",
+        "git config branch.main.remote {url}; git config branch.main.merge refs/heads/main",
+        "mkdir -p .git/remotes; echo 'URL: {url}' > .git/remotes/x",
+        "mkdir -p .git/branches; echo {url} > .git/branches/x",
+    ],
+)
+async def test_no_pull_tells_what_the_turn_wrote_into_the_repository(
+    toolbox: Toolbox, repository: Repository, way: str
+) -> None:
+    """R-49: after words from outside, a turn may write an address into the repository and pull by its name."""
+    heard: list[bytes] = []
+
+    async def hear(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard.append(await reader.read(1_000))
+        writer.close()
+
+    async with await asyncio.start_server(hear, "127.0.0.1", 0) as server:
+        url = f"git://127.0.0.1:{server.sockets[0].getsockname()[1]}/canary"
+        scope = make_scope(*toolbox.tools)
+        scope.exposure.earlier = True
+        dispatcher = Dispatcher(Events(SystemClock()), SystemClock())
+        calls = (
+            make_call("shell", command=way.format(url=url), working_dir="project"),
+            make_call("git_write", command="pull", args=[] if "main" in way else ["x"], repo="project"),
+        )
+        async with asyncio.timeout(5):
+            wrote, pulled = [await dispatcher.dispatch(call, scope) for call in calls]
+
+    assert (wrote.ok, pulled.denied, heard) == (True, True, [])
+    assert "needs the owner's yes" in pulled.text
+
+
+async def acts_in(toolbox: Toolbox, repo: str = "project") -> str:
+    (writing,) = (one for one in toolbox.tools if one.name == "git_write")
+    assert writing.acts_in is not None
+    return await writing.acts_in({"command": "pull", "repo": repo}, ToolContext(make_turn(), RecordingPort(), "c1"))
 
 
 async def test_it_works_where_the_operator_stands(toolbox: Toolbox, tmp_path: Path) -> None:
