@@ -79,7 +79,7 @@ class CapabilityRegistry:
 
     def register(self, capability: Capability) -> None:
         """Add one. Raises: Unusable when its name is taken or unfit, when its class, kind or audience is not stated,
-        or when nothing can be checked against the schema of a foreign one.
+        when a foreign one would answer for itself to `risk.py`, or nothing can be checked against its schema.
         """
         _check(capability)
         if capability.name in self._by_name:
@@ -117,6 +117,8 @@ def _check(capability: Capability) -> None:
         raise Unusable(f"capability {name!r} comes from {capability.source!r}, which is no name", field="source")
     if name in BRIDGES and (capability.foreign or capability.kind is not Kind.BUILTIN):
         raise Unusable(f"the name {name!r} is kept for a tool of Fermix", field="name")
+    if capability.foreign and (capability.asks_owner or capability.asks is not None or capability.outside is False):
+        raise Unusable(f"capability {name!r} is not ours and has rules of its own", field="source")
     if not capability.foreign:  # ours are compiled at their first call: all of them at once cost every idle daemon
         return
     try:

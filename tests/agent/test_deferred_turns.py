@@ -191,3 +191,39 @@ async def test_long_turn_stays_within_the_window_of_its_model(world: World, net:
     stored = json.dumps(fake.requests[-1].body["messages"])
     assert stored.count("[Fermix: a result of read") == 96
     assert "and now?" in stored
+
+
+@pytest.mark.parametrize("reads", [True, False])
+@pytest.mark.parametrize("bridged", [True, False])
+async def test_a_server_is_told_nothing_of_ours_that_an_earlier_page_may_have_wanted(
+    world: World, net: Net, reads: bool, bridged: bool
+) -> None:
+    """R-49: a page that an earlier turn has read could have chosen what this one tells a server, whatever its class."""
+    arguments = {"ticketNumber": 7}
+    filing = Call("tool_call", {"name": "tickets_file", "arguments": arguments})
+    if not bridged:
+        filing = Call("tickets_file", arguments)
+    script = [
+        Answer(calls=(Call("page", {}),)),
+        Answer(text="Read."),
+        *([Answer(calls=(Call("look", {}),))] if reads else []),
+        Answer(calls=(filing,)),
+        Answer(text="Done."),
+    ]
+    page = make_capability("page", policy=PolicyClass.NETWORK)
+    files = make_capability(
+        "tickets_file", close, kind=Kind.MCP, policy=PolicyClass.EXTERNAL_API, source="tickets", parameters=SCHEMA
+    )
+    async with (
+        ScriptedProvider(script) as fake,
+        world.open(router_to(fake, net, world.events), *tools(), page, files) as agent,
+    ):
+        first = make_turn("read the page")
+        outcome = await world.run(agent, first)
+        assert isinstance(outcome, Completed)
+        await agent.commit(first, outcome)
+        await world.run(agent, make_turn("file ticket 7", turn_id="t2"))
+
+    told = of_kind(world.seen, ToolCalled)[-1]
+    assert told.name == "tickets_file"
+    assert ("needs the owner's yes" in told.result, "closed 7" in told.result) == (reads, not reads)

@@ -214,3 +214,13 @@ def test_source_that_is_no_name_is_refused(source: str) -> None:
     """Its name stands in the prompt, where a line break would begin a section of its own."""
     with pytest.raises(Unusable, match="which is no name"):
         CapabilityRegistry([replace(make_capability(kind=Kind.MCP), source=source)])
+
+
+@pytest.mark.parametrize("claim", [{"asks_owner": True}, {"asks": lambda arguments, context: None}, {"outside": False}])
+@pytest.mark.parametrize("foreign", [{"kind": Kind.MCP}, {"source": "mail"}])
+def test_what_a_server_or_plugin_brings_has_no_rules_of_its_own(claim: dict[str, Any], foreign: dict[str, Any]) -> None:
+    """R-28: each of these would take its calls out of the owner's questions, or its words out of their frame."""
+    with pytest.raises(Unusable, match="rules of its own"):
+        CapabilityRegistry([replace(make_capability("tickets_close"), **foreign, **claim)])
+
+    CapabilityRegistry([replace(make_capability("tickets_close"), **foreign), replace(make_capability(), **claim)])
