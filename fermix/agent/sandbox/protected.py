@@ -34,10 +34,12 @@ FILES = (
 
 SESSION_FILES = (
     ".profile", ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases",
-    ".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".config/fish", ".config/environment.d",
+    ".bash_completion", ".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".oh-my-zsh", ".cshrc", ".tcshrc",
+    ".login", ".kshrc", ".mkshrc", ".config/fish", ".config/nushell", ".config/powershell", ".config/environment.d",
     ".xprofile", ".xinitrc", ".xsession", ".xsessionrc", ".pam_environment", ".config/autostart",
-    ".config/systemd", ".local/share/systemd", ".local/share/applications", ".gitconfig", ".config/git",
-    ".vimrc", ".config/nvim", ".emacs", ".emacs.d", "Library/LaunchAgents",
+    ".config/plasma-workspace", ".config/systemd", ".local/share/systemd", ".local/share/applications",
+    ".local/share/dbus-1", ".tmux.conf", ".config/tmux", ".gitconfig", ".config/git", ".exrc", ".vimrc", ".gvimrc",
+    ".vim", ".config/vim", ".config/nvim", ".emacs", ".emacs.d", ".config/emacs", "Library/LaunchAgents",
 )  # fmt: skip
 """Of the user's home: what is run the next time somebody logs in, opens a shell or an editor, or calls git."""
 

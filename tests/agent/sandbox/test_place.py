@@ -266,7 +266,18 @@ def test_no_mode_opens_what_holds_secrets(machine: Machine, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [".bashrc", ".zshrc", ".config/autostart/x.desktop", ".config/systemd/user/x.service", ".gitconfig"]
+    "name",
+    [
+        ".bashrc",
+        ".zshrc",
+        ".config/autostart/x.desktop",
+        ".config/systemd/user/x.service",
+        ".gitconfig",
+        ".vim/plugin/x.vim",
+        ".config/emacs/init.el",
+        ".config/plasma-workspace/env/x.sh",
+        ".bash_completion",
+    ],
 )
 def test_what_the_next_session_runs_is_looked_at_only(machine: Machine, name: str) -> None:
     """A file written by a fooled turn must not become a command of its owner."""
