@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fermix.agent.sandbox.names import CHANNEL_KEYS, DEFAULT_NAMES, names_a_secret, why_never_passed
-from fermix.agent.sandbox.programs import NoProgram, find_program, lies_in
+from fermix.agent.sandbox.programs import NoProgram, find_program, is_changeable, lies_in
 from fermix.agent.sandbox.settings import EnvSettings, Source
 from fermix.config.secrets import register_passing
 from fermix.native.child import child_environment
@@ -130,8 +130,7 @@ class Variables:
 
 def _argv(source: Source, environment: Mapping[str, str], changeable: Collection[Path]) -> tuple[str, ...]:
     """Return a helper's command line. Raises: NoProgram, also once a command could have put another in its place."""
-    program = find_program(source.command or "", environment["PATH"])
-    files = (program, *(Path(argument) for argument in source.args if argument.startswith("/")))
-    if any(lies_in(path, changeable) for path in files):
+    argv = (str(find_program(source.command or "", environment["PATH"])), *source.args)
+    if is_changeable(argv, changeable):
         raise NoProgram("it lies in a folder that commands may change")
-    return str(program), *source.args
+    return argv

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from fermix.agent.sandbox.roots import real
@@ -35,3 +35,11 @@ def lies_in(path: Path, folders: Collection[Path]) -> bool:
     """Say whether a path lies in one of these real folders, by where its name stands or by where it leads."""
     places = (real(path.parent) / path.name, real(path))
     return any(place.is_relative_to(folder) for place in places for folder in folders)
+
+
+def is_changeable(argv: Sequence[str], folders: Collection[Path]) -> bool:
+    """Say whether the program of a command line, or a file that one of its words names, lies in one of these folders.
+
+    For command lines that run in "/", where a relative name counts from there.
+    """
+    return any(lies_in(Path("/", word), folders) for word in argv)

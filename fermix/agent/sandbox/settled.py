@@ -30,7 +30,7 @@ from fermix.agent.sandbox.changes import (
 from fermix.agent.sandbox.environment import Variables
 from fermix.agent.sandbox.names import COMMAND_NAME, why_never_passed, why_no_command
 from fermix.agent.sandbox.profiles import PRESETS
-from fermix.agent.sandbox.programs import NoProgram, find_program, lies_in
+from fermix.agent.sandbox.programs import NoProgram, find_program, is_changeable
 from fermix.agent.sandbox.roots import Roots, real
 from fermix.agent.sandbox.sandbox import Sandbox
 from fermix.agent.sandbox.settings import CommandSettings, SandboxSettings
@@ -149,8 +149,7 @@ def _revoked_env(name: str, sandbox: Sandbox) -> SandboxSettings:
 
 def _helper(argv: tuple[str, ...], sandbox: Sandbox) -> Path:
     program = _program(argv[0], sandbox)
-    files = (program, *(Path(argument) for argument in argv if argument.startswith("/")))
-    if any(lies_in(path, [root.path for root in sandbox.standing()]) for path in files):
+    if is_changeable((str(program), *argv[1:]), [root.path for root in sandbox.standing()]):
         raise refused("this program lies in a folder that commands may change, and it would run outside of their walls")
     return program
 
