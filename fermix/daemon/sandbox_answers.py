@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from fermix.agent.sandbox import Change, Policy
-from fermix.agent.sandbox.words import read
+from fermix.agent.sandbox.change_words import read
 from fermix.daemon.params import Params, Result, checked
 from fermix.daemon.socket import Call, RequestError
 from fermix.protocol.methods import Code

@@ -16,7 +16,7 @@ from fermix.agent.model import Delta
 from fermix.clock import Clock
 from fermix.errors import ChannelUnavailable, FermixError
 from fermix.events import Events, MessageDelivered, preview
-from fermix.gateway import approval_prompts, handover
+from fermix.gateway import approval_prompts, files_and_reactions
 from fermix.gateway.blocks import BlockStream
 from fermix.gateway.channel import Channel, StreamTier
 from fermix.gateway.delivery import MARK, Delivered, Delivery
@@ -80,7 +80,7 @@ class Replier:
             return
         if not isinstance(reply, Text):
             async with self._delivering:
-                await handover.put(reply, self._channel, self._message)
+                await files_and_reactions.put(reply, self._channel, self._message)
             return
         rows = await self._ledger.outgoing(self._entry, self._split(reply.text), settles=None, model=reply.model)
         if await self._deliver(rows, reply.text) != "sent":

@@ -11,7 +11,7 @@ import pytest
 
 from fermix.agent.markers import WORDLESS
 from fermix.errors import ChannelUnavailable, Unusable
-from fermix.gateway import Ledger, handover
+from fermix.gateway import Ledger, files_and_reactions
 from fermix.home import Home
 from fermix.message import File, Message, Reaction, Reply
 from fermix.store import Database
@@ -169,7 +169,7 @@ async def test_a_channel_that_takes_no_such_thing_says_so() -> None:
     bare = FakeChannel("chat", platform=Platform())
     for reply in (File(b"x", "x", "document", "text/plain"), Reaction("👍")):
         with pytest.raises(Unusable, match="takes no"):
-            await handover.put(reply, bare, message("hi"))
+            await files_and_reactions.put(reply, bare, message("hi"))
 
 
 async def test_an_adapter_that_breaks_in_a_send_ends_no_turn() -> None:
@@ -178,7 +178,9 @@ async def test_an_adapter_that_breaks_in_a_send_ends_no_turn() -> None:
             raise ZeroDivisionError
 
     with pytest.raises(ChannelUnavailable, match="broke") as caught:
-        await handover.put(File(b"x", "x", "document", "text/plain"), Broken("chat", can=BOTH), message("hi"))
+        await files_and_reactions.put(
+            File(b"x", "x", "document", "text/plain"), Broken("chat", can=BOTH), message("hi")
+        )
     assert caught.value.landed
 
 

@@ -46,7 +46,7 @@ CATCH_ALL = {
     "gateway/delivery.py": "an adapter's call",
     "gateway/drafts.py": "an adapter's call",
     "gateway/gateway.py": "one message's way in",
-    "gateway/handover.py": "an adapter's call",
+    "gateway/files_and_reactions.py": "an adapter's call",
     "gateway/media.py": "an adapter's call",
     "gateway/queue.py": "one lane",
     "gateway/recovery.py": "one message of an earlier start",

@@ -1,4 +1,4 @@
-"""A web page as Markdown that a model can read. Runs in a process of its own (`served.py`); pure.
+"""A web page as Markdown that a model can read. Runs in a process of its own (`serve_conversion.py`); pure.
 
 What must stay true: what no visitor of the page would see is not in the text, nothing of it is run or loaded, links
 are whole http(s) addresses, and any bytes give some text.

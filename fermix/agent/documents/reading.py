@@ -30,7 +30,7 @@ class Reading:
         self._program = program
 
     async def text(self, kind: str, data: bytes, turn: Turn, options: Mapping[str, str]) -> str:
-        """Return a document as text; its kind is one of `served.py`. Raises: Unusable when the bounds did not do."""
+        """Return a document as text; its kind is one of `serve_conversion.py`. Raises: Unusable past a bound."""
         confined = await self._workers.run(self._sandbox.confined_reader, turn)
         owner = None if confined.behind is not None else os.getpid()  # whom it ends with, where no walls end it
         finished = await run_child(

@@ -1,4 +1,4 @@
-"""The page on which DuckDuckGo lists what it found, as JSON. Runs in a process of its own (`served.py`); pure."""
+"""The page on which DuckDuckGo lists what it found, as JSON. Runs apart (`serve_conversion.py`); pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Changes to the sandbox's policy as values: what is wanted, and what exactly would come of it.
 
-Read from the owner's words by `words.py`, worked out by `policy.py`; shown to the owner before a change that opens
-anything.
+Read from the owner's words by `change_words.py`, worked out by `policy.py`; shown to the owner before a change that
+opens anything.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which variables a tool's process sees: an allow list, and what keeps programs from asking a person not there.
 
 Every command gets the base. What the owner allows besides is worked out here for one command (`Variables.wanted`);
-the values that helpers print are then asked for by `lookup.py`.
+the values that helpers print are then asked for by `helper_values.py`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fermix.agent.sandbox.names import CHANNEL_KEYS, DEFAULT_NAMES, names_a_secret, why_never_passed
+from fermix.agent.sandbox.name_rules import CHANNEL_KEYS, DEFAULT_NAMES, names_a_secret, why_never_passed
 from fermix.agent.sandbox.programs import NoProgram, find_program, is_changeable, lies_in
 from fermix.agent.sandbox.settings import EnvSettings, Source
 from fermix.config.secrets import register_passing

@@ -19,7 +19,7 @@ from pydantic import BaseModel
 
 from fermix.agent.approvals import MOST_TEXT_CHARS, ApprovalRequest
 from fermix.agent.sandbox.changes import SECTION, Change, Proposal, Target
-from fermix.agent.sandbox.lookup import Passed, look_up
+from fermix.agent.sandbox.helper_values import Passed, look_up
 from fermix.agent.sandbox.report import explain, report
 from fermix.agent.sandbox.sandbox import Sandbox
 from fermix.agent.sandbox.settings import SandboxSettings

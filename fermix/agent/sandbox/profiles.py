@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from fermix.agent.sandbox.names import why_no_command
+from fermix.agent.sandbox.name_rules import why_no_command
 from fermix.agent.sandbox.programs import NoProgram, find_program
 from fermix.agent.sandbox.roots import real
 from fermix.agent.sandbox.settings import CommandSettings, CommandsSettings, Preset

@@ -14,8 +14,8 @@ from pathlib import Path
 from fermix.agent.capability import ToolContext
 from fermix.agent.model import JsonObject, JsonValue, ToolResult
 from fermix.agent.risk import why_acting, why_connected
-from fermix.agent.sandbox.ended import ended
-from fermix.agent.sandbox.lookup import look_up
+from fermix.agent.sandbox.command_result import ended
+from fermix.agent.sandbox.helper_values import look_up
 from fermix.agent.sandbox.sandbox import Sandbox
 from fermix.agent.turn import Turn
 from fermix.errors import Refused, Unusable

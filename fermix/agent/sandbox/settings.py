@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
-from fermix.agent.sandbox.names import COMMAND_NAME, why_never_passed, why_no_command
+from fermix.agent.sandbox.name_rules import COMMAND_NAME, why_never_passed, why_no_command
 from fermix.config.model import Line, Settings
 
 Mode = Literal["strict", "standard", "open"]

@@ -28,7 +28,7 @@ from fermix.agent.sandbox.changes import (
     Target,
 )
 from fermix.agent.sandbox.environment import Variables
-from fermix.agent.sandbox.names import COMMAND_NAME, why_never_passed, why_no_command
+from fermix.agent.sandbox.name_rules import COMMAND_NAME, why_never_passed, why_no_command
 from fermix.agent.sandbox.profiles import PRESETS
 from fermix.agent.sandbox.programs import NoProgram, find_program, is_changeable
 from fermix.agent.sandbox.roots import Roots, real

@@ -6,6 +6,6 @@ import sys
 
 
 def main(argv: list[str]) -> int:
-    from fermix.agent.documents.served import serve_conversion
+    from fermix.agent.documents.serve_conversion import serve_conversion
 
     return serve_conversion(sys.stdin.buffer.read(), sys.stdout.buffer.write)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def main(argv: list[str]) -> int:
     from fermix.agent.documents.limits import Part
-    from fermix.agent.documents.served_file import bound_ourselves
+    from fermix.agent.documents.serve_file import bound_ourselves
     from fermix.native.sweep import die_with_parent
 
     parser = argparse.ArgumentParser(prog="fermix _document", description="Read a document for the daemon.")
@@ -36,7 +36,7 @@ def main(argv: list[str]) -> int:
 
 def _serve(kind: str, file: BinaryIO, part: Part, write: Callable[[bytes], object]) -> int:
     """Import the libraries of one kind and no others: each costs up to a fifth of a second."""
-    from fermix.agent.documents.served_file import serve_picture, serve_text
+    from fermix.agent.documents.serve_file import serve_picture, serve_text
 
     if kind == "picture":
         from fermix.agent.documents.shrink import shrunk

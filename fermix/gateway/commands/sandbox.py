@@ -9,8 +9,8 @@ import shlex
 
 from fermix.agent.approvals import Origin, Seam
 from fermix.agent.sandbox import Change
+from fermix.agent.sandbox.change_words import read
 from fermix.agent.sandbox.changes import SetEnv
-from fermix.agent.sandbox.words import read
 from fermix.errors import FermixError
 from fermix.gateway.command import Command, CommandContext
 from fermix.protocol.sandbox_lines import command_lines, short, variable_lines

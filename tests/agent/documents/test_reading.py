@@ -77,7 +77,7 @@ async def test_a_kind_nobody_knows_is_one_error(toolbox: Toolbox) -> None:
 
 
 async def test_its_memory_is_bounded(toolbox: Toolbox) -> None:
-    code = "from fermix.agent.documents.served_file import bound_ourselves; bound_ourselves(); print(len(bytes(2**30)))"
+    code = "from fermix.agent.documents.serve_file import bound_ourselves; bound_ourselves(); print(len(bytes(2**30)))"
     python, *options = own_program({})[:2]
 
     with pytest.raises(Unusable):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fermix.agent.sandbox import Change, Policy, SandboxSettings
-from fermix.agent.sandbox.words import read
+from fermix.agent.sandbox.change_words import read
 from fermix.config.edit import ConfigEditor
 from fermix.errors import Refused
 from fermix.home import Home

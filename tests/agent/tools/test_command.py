@@ -11,7 +11,7 @@ from fermix.agent.capability import ToolContext
 from fermix.agent.model import ToolResult
 from fermix.agent.registry import CapabilityRegistry
 from fermix.agent.sandbox import SandboxSettings
-from fermix.agent.sandbox.names import WRAPPERS
+from fermix.agent.sandbox.name_rules import WRAPPERS
 from fermix.trust import PolicyClass, Trust
 from tests.agent.tools.conftest import Toolbox
 from tests.fakes.turns import RecordingPort, make_turn

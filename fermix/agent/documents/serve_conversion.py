@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Mapping
 
 from fermix.agent.documents import page, results
-from fermix.agent.documents.served_file import bound_ourselves
+from fermix.agent.documents.serve_file import bound_ourselves
 from fermix.native.sweep import die_with_parent
 
 CONVERTED = 0  # 1 is what a broken document makes of Python

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fermix.agent.sandbox import Sandbox, SandboxSettings
-from fermix.agent.sandbox.lookup import look_up
+from fermix.agent.sandbox.helper_values import look_up
 from fermix.home import Home
 from fermix.native.sweep import children
 from fermix.trust import Trust
