@@ -16,6 +16,7 @@ from fermix.agent.sandbox.closed import Closed
 from fermix.agent.sandbox.roots import Root, Roots
 from fermix.agent.sandbox.sandbox import Confined, Sandbox
 from fermix.agent.tools.directory_access import DirectoryAccess
+from fermix.agent.tools.git import tool
 from fermix.daemon import serve as composition
 from fermix.gateway import authorize
 from fermix.message import ConversationKey, Message
@@ -58,6 +59,11 @@ def _close_nothing_in_the_home() -> None:
 
 def _ask_nobody() -> None:
     consent.why_asked = lambda *_: None
+
+
+def _ask_for_no_pull() -> None:
+    tool._why_asked = lambda *_: None
+    tool.check_old_remotes = lambda *_: None
 
 
 def _take_the_model_for_the_owner() -> None:
@@ -158,6 +164,7 @@ TWINS: Mapping[str, Twin] = {
         (_admit_every_path, "file-read-aws", "standard", "aws reached the model"),
         (_close_nothing_in_the_home, "file-tools-on-rules", "open", "config.toml"),
         (_ask_nobody, "exposed-curl", "standard", "workspace reached the sink"),
+        (_ask_for_no_pull, "earlier-pull-by-command", "standard", "workspace reached the sink"),
         (_take_the_model_for_the_owner, "exposed-read-then-tell", "standard", "workspace was told"),
         (_note_no_outside_words, "exposed-python", "standard", "the sink was reached"),
         (_forget_what_earlier_turns_read, "earlier-curl", "standard", "workspace reached the sink"),
