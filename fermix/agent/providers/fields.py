@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 
 from fermix.agent.model import JsonObject, JsonValue
+
+TOO_DEEP = "nested too deeply"
+MOST_LEVELS = 100  # Python reads deeper than it can write again from a longer stack of calls
 
 
 def an_object(value: JsonValue) -> JsonObject:
@@ -25,11 +29,27 @@ def a_count(value: JsonValue) -> int | None:
 
 
 def load_json(text: str) -> JsonValue:
-    """Parse strict JSON: no NaN, no number that overflows. Raises: ValueError, also for endless nesting."""
+    """Parse strict JSON: no NaN, no number that overflows, at most a hundred levels. Raises: ValueError."""
     try:
-        return _STRICT.decode(text)
+        value = _STRICT.decode(text)
     except RecursionError as error:
-        raise ValueError("nested too deeply") from error
+        raise ValueError(TOO_DEEP) from error
+    if text.count("[") + text.count("{") > MOST_LEVELS and _is_too_deep(value):
+        raise ValueError(TOO_DEEP)
+    return value
+
+
+def _is_too_deep(value: JsonValue) -> bool:
+    level = [value]
+    for _ in range(MOST_LEVELS):
+        level = [part for each in level for part in _parts(each)]
+    return any(isinstance(each, dict | list) for each in level)
+
+
+def _parts(value: JsonValue) -> Iterable[JsonValue]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
 def _refuse(constant: str) -> float:

@@ -22,6 +22,8 @@ from fermix.errors import ConfigError, OutsideSandbox
 from fermix.home import Home
 
 MOST_LINKS = 64
+MOST_PATH_CHARS = 4_095  # the system takes no more; and all that lies above a path is looked at, one by one
+SHOWN_CHARS = 100  # of one that is too long
 Source = Literal["workspace", "launch", "request", "grant", "home"]
 PROTECTED = "protected, no tool may touch it"
 ETC = Path("/etc")  # the one system folder that holds secrets
@@ -213,6 +215,8 @@ def real(path: Path) -> Path:
 
     Raises: OutsideSandbox when this is no possible name, leads through more than 64 links, or changes meanwhile.
     """
+    if len(text := str(path)) > MOST_PATH_CHARS:
+        raise OutsideSandbox(f"{text[:SHOWN_CHARS]}…", f"a path of {len(text)} characters is too long")
     try:
         return Path(_resolved(str(Path.cwd() / path if not path.is_absolute() else path)))
     except ValueError as error:

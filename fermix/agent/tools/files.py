@@ -64,7 +64,7 @@ def tools(sandbox: Sandbox, workers: Workers, program: tuple[str, ...]) -> tuple
             parameters={
                 "type": "object",
                 "properties": {
-                    "pattern": {"type": "string"},
+                    "pattern": {"type": "string", "maxLength": 1_000},
                     "path": {"type": "string", "description": "folder to look in, default: the current one"},
                     "max_results": {"type": "integer", "minimum": 1, "maximum": MOST_RESULTS},
                 },

@@ -245,6 +245,23 @@ async def test_endless_nesting_is_a_problem_of_that_call(net: Net) -> None:
     assert "not valid JSON" in (made.problem or "")
 
 
+@pytest.mark.parametrize(("levels", "fits"), [(99, True), (100, False), (400, False), (950, False)])
+async def test_what_is_read_can_be_written_again_from_any_depth_of_calls(net: Net, levels: int, fits: bool) -> None:
+    """Arguments that could be read and not be sent back failed every later turn of their conversation."""
+    nested = "[" * levels + "]" * levels
+    (made,) = await calls_of(net, chunks(call(f'{{"a":{nested}}}'), finish="tool_calls"))
+
+    assert (made.problem is None) == fits
+    assert fits or "nested too deeply" in (made.problem or "")
+    assert bool(made.arguments) == fits
+
+
+async def test_a_long_flat_list_is_not_deep(net: Net) -> None:
+    (made,) = await calls_of(net, chunks(call('{"a":[' + ",".join(["[1]"] * 500) + "]}"), finish="tool_calls"))
+
+    assert made.problem is None
+
+
 async def test_a_server_that_does_not_stream_is_read_whole(net: Net) -> None:
     body = {"choices": [{"index": 0, "message": {"content": "hi"}, "finish_reason": "stop"}]}
     async with ScriptedProvider([Answer(raw=json.dumps(body).encode(), content_type="application/json")]) as fake:

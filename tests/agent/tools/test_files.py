@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fermix.agent.documents.kinds import Kind
-from fermix.agent.model import ToolResult
+from fermix.agent.model import JsonValue, ToolResult
 from fermix.agent.tools.files import READ_BYTES, states_after
 from fermix.trust import Trust
 from tests.agent.tools.conftest import Toolbox, open_descriptors
@@ -266,3 +266,31 @@ def test_patterns_match_as_a_shell_does(path: str, pattern: str, *, fits: bool) 
     parts = tuple(pattern.split("/"))
 
     assert (len(parts) in states_after(tuple(path.split("/")), parts)) == fits
+
+
+@pytest.mark.parametrize("tool", ["file_read", "glob_search", "content_search", "file_write", "shell"])
+@pytest.mark.parametrize("part", ["a/", "../"])
+async def test_a_path_that_no_system_takes_is_refused_before_it_is_looked_at(
+    toolbox: Toolbox, tool: str, part: str
+) -> None:
+    """A path with a hundred thousand folders in it took the daemon's memory until the system ended the daemon."""
+    others: dict[str, dict[str, JsonValue]] = {
+        "glob_search": {"pattern": "*"},
+        "content_search": {"pattern": "a"},
+        "file_write": {"content": ""},
+        "shell": {"command": "true"},
+    }
+    named: dict[str, JsonValue] = {"working_dir" if tool == "shell" else "path": f"x/{part * 2_100}z"}
+    result = await toolbox.call(tool, **{**others.get(tool, {}), **named})
+
+    assert "too long" in result.text
+    assert len(result.text) < 1_000
+
+
+async def test_a_pattern_is_no_longer_than_a_person_would_write_one(toolbox: Toolbox) -> None:
+    """Fifty thousand brackets took the matcher a minute at each name."""
+    toolbox.write("a.txt", "")
+    result = await toolbox.call("glob_search", pattern="[" * 50_000)
+
+    assert not result.ok
+    assert "pattern" in result.text

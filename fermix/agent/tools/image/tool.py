@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from fermix.agent.capability import Capability, Kind, ToolContext
-from fermix.agent.model import JsonObject, JsonValue, ToolResult
+from fermix.agent.model import JsonObject, JsonValue, ToolResult, valid_text
 from fermix.agent.providers.fields import load_json
 from fermix.agent.sandbox import Sandbox
 from fermix.agent.tools.image.choice import Backend
@@ -133,7 +133,7 @@ class ImageMaker:
         if cover is not None and cover.mime != "image/png":
             raise _unusable(f"{mask} is no PNG; a mask is one, clear where the picture may change")
         model = str(arguments.get("model") or self._backend.model)
-        return Wish(str(arguments["prompt"]), model, None if size is None else str(size), image, cover)
+        return Wish(valid_text(str(arguments["prompt"])), model, None if size is None else str(size), image, cover)
 
     def _source(self, turn: Turn, source: str) -> Picture:
         if source != INBOUND:

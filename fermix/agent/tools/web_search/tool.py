@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 
 from fermix.agent.capability import Capability, Kind, ToolContext
 from fermix.agent.documents.reading import Reading
-from fermix.agent.model import JsonValue, ToolResult
+from fermix.agent.model import JsonValue, ToolResult, valid_text
 from fermix.agent.tools.web_search import services
 from fermix.agent.tools.web_search.services import Found, Service, find_service
 from fermix.agent.tools.web_search.settings import SECTION, WebSearchSettings
@@ -103,7 +103,7 @@ class Searcher:
         self._duckduckgo_url = duckduckgo
 
     async def run(self, arguments: Mapping[str, JsonValue], context: ToolContext) -> ToolResult:
-        query = str(arguments["query"])
+        query = valid_text(str(arguments["query"]))
         if not query.strip():
             return ToolResult(False, "the query is empty")
         try:

@@ -177,6 +177,14 @@ async def test_an_empty_query_is_told(desk: Desk) -> None:
     assert desk.internet.asked == []
 
 
+@pytest.mark.parametrize("name", ["duckduckgo", "brave", "exa"])
+async def test_half_a_character_in_a_query_is_searched_for_as_a_mark(desk: Desk, name: str) -> None:
+    result = await desk.search(name, query="caf\ud83d")
+
+    assert "the tool failed" not in result.text
+    assert desk.internet.asked
+
+
 async def test_a_redirect_takes_no_key_along(desk: Desk) -> None:
     """NET-07: neither the guarded way nor the other carries it to another host."""
     to = {"Location": desk.internet.url("evil.example/")}
