@@ -88,7 +88,7 @@ async def test_one_answer_from_inside_spoils_all(internet: Internet, net: Net, i
     """NET-02, NET-03: every answer is judged."""
     internet.names["mixed.example"] = (SERVER, inside)
 
-    with pytest.raises(Refused):
+    with pytest.raises(Refused, match=r"mixed\.example leads to an address inside"):
         await fetch(internet.web(net), internet.url("mixed.example/"))
 
     assert internet.asked == []

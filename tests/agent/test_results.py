@@ -49,6 +49,18 @@ def test_own_key_never_reaches_the_model_and_innocent_words_do() -> None:
     assert shown == "OPENAI_API_KEY=[redacted]\nghp_0123456789abcdefghij0123 Secretary"
 
 
+@pytest.mark.parametrize("before", [55, 60, 70])
+def test_no_part_of_an_own_key_is_left_where_a_long_output_is_cut(before: int) -> None:
+    """R-46: it is hidden in the whole text, so that a cut through it leaves no half that nobody knows."""
+    key = Secret("canary-31bd-9876543210").reveal()
+    text = "h" * before + key + "m" * 500 + key + "t" * (25 - before // 4)
+
+    shown = presentable(ToolResult(True, text), make_capability(), output_chars=100).text
+
+    assert "left out here" in shown
+    assert not any(key[at : at + 5] in shown for at in range(len(key) - 4))
+
+
 @pytest.mark.parametrize(
     "outside",
     [

@@ -155,6 +155,17 @@ def test_round_that_gains_nothing_is_not_tried(steps: int) -> None:
     assert [long.make_more_room() for _ in range(3)].count(True) == min(steps, 2)
 
 
+def test_digest_that_would_be_longer_than_its_result_is_not_put_in_its_place() -> None:
+    """A notice names the call by its id, which a provider may make as long as it likes."""
+    turn, _ = after(0)
+    turn.add(AssistantMessage("", (make_call(),)))
+    turn.add(replace(result(1, "x" * (2 * DIGEST_CHARS + 1)), call_id="c" * 2_000))
+    before = turn.request
+
+    assert not turn.make_more_room()
+    assert turn.request == before
+
+
 def test_next_answer_gives_all_rounds_back() -> None:
     turn, _ = after(1)
     assert turn.make_more_room()

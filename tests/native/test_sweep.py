@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fermix.native.sweep import MOST_TREES, Tree, become_subreaper, elders, kill_group, sweep
+from fermix.native.sweep import MOST_TREES, Tree, become_subreaper, elders, enter, kill_group, leave, sweep
 from tests.requirements import covers
 
 ROOT = Path(__file__).parents[2]
@@ -86,6 +86,48 @@ def test_somebody_elses_child_is_neither_signalled_nor_reaped(sleeper: subproces
     assert sweep({tree: signal.SIGKILL}) == [0]
 
     assert sleeper.wait(5) == -signal.SIGTERM
+
+
+def test_what_somebody_waits_for_is_no_elder(sleeper: subprocess.Popen[bytes]) -> None:
+    """EXE-06: an elder is spared by its number, and that of a leader is free once somebody has waited for it."""
+    tree = Tree(sleeper.pid, b"FERMIX_CHILD=x", frozenset())
+    before = elders()
+    enter(tree)
+    meanwhile = elders()
+    leave(tree)
+
+    assert [sleeper.pid in seen for seen in (before, meanwhile, elders())] == [True, False, True]
+
+
+@pytest.mark.parametrize("order", ["SIGKILL SIGTERM", "SIGTERM SIGKILL"])
+def test_whoever_is_to_be_killed_is_not_merely_asked_to_end(order: str) -> None:
+    """EXE-01: a time-out and a stop of the daemon may fall into the same turn of the loop, in any order."""
+    printed = run_driver(
+        f"""
+        import asyncio, os, select, signal, subprocess
+        from fermix.native.sweep import Tree, ask_for_sweep, become_subreaper, children
+        become_subreaper()
+        script = "setsid sh -c 'trap \\"\\" TERM; echo ready; exec sleep 600 >&-' &"
+        env = {{"PATH": os.defpath, "FERMIX_CHILD": "a"}}
+        with subprocess.Popen(["sh", "-c", script], env=env, stdout=subprocess.PIPE, start_new_session=True) as shell:
+            shell.stdout.readline()
+        (orphan,) = children()
+        ended = os.pidfd_open(orphan)
+
+        async def main():
+            swept = asyncio.get_running_loop().create_future()
+            tree = Tree(1 << 21, b"FERMIX_CHILD=a", frozenset(), swept.set_result)
+            for name in {order!r}.split():
+                ask_for_sweep(tree, getattr(signal, name))
+            print(await swept)
+
+        asyncio.run(main())
+        print(bool(select.select([ended], [], [], 3)[0]))
+        os.kill(orphan, signal.SIGKILL)
+        """
+    )
+
+    assert printed.split() == ["1", "True"]
 
 
 def test_the_orphan_of_another_command_is_left_alone() -> None:

@@ -92,6 +92,16 @@ def test_a_file_that_its_owner_made_read_only_stays(root: Path) -> None:
         Place(root, root / "fixed", OPEN).write(b"new")
 
 
+def test_new_content_never_runs_as_another_user(root: Path) -> None:
+    """A program's set-user-ID bit was for what it held before."""
+    (root / "tool").write_bytes(b"old")
+    (root / "tool").chmod(0o6755)
+
+    Place(root, root / "tool", OPEN).write(b"new")
+
+    assert stat.S_IMODE((root / "tool").stat().st_mode) == 0o755
+
+
 def test_a_file_is_never_wider_than_it_will_be(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """R-47: looked at before its first byte."""
     (root / "key").touch(mode=0o600)

@@ -144,6 +144,20 @@ async def test_the_same_file_is_sent_once_in_a_turn(toolbox: Toolbox, port: Reco
     assert len(port.sent) == 1
 
 
+async def test_a_later_turn_may_send_the_same_file_again(toolbox: Toolbox, port: RecordingPort) -> None:
+    """Whoever asks for a file once more gets it once more."""
+    toolbox.write("bill.pdf", PDF)
+    (sending,) = (tool for tool in toolbox.tools if tool.name == "send_attachment")
+    scopes = [make_scope(sending, turn=make_turn(turn_id=name), port=port) for name in ("t1", "t2", "t2")]
+    dispatcher = Dispatcher(Events(SystemClock()), SystemClock())
+    async with asyncio.timeout(5):
+        call = make_call("send_attachment", path="bill.pdf")
+        results = [await dispatcher.dispatch(call, scope) for scope in scopes]
+
+    assert ["not sent again" in result.text for result in results] == [False, False, True]
+    assert len(port.sent) == 2
+
+
 @pytest.mark.parametrize(("landed", "tries"), [(True, 1), (False, 2)])
 async def test_a_send_whose_fate_is_unknown_is_not_tried_again(toolbox: Toolbox, landed: bool, tries: int) -> None:
     """DLV: never silently twice; what surely did not arrive may be sent again."""
