@@ -10,6 +10,7 @@ import fcntl
 import os
 import secrets
 import stat
+import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ AGENT_ID = "main"
 SOCKET_PATH_BYTES = 107  # sun_path holds 108 bytes on Linux with its final NUL; macOS holds 104
 PRIVATE_DIR = 0o700
 PRIVATE_FILE = 0o600
+PAUSE_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,8 +188,8 @@ def _sync_folder(folder: Path) -> None:
 
 
 @contextmanager
-def hold_lock(home: Home) -> Generator[None]:
-    """Hold the home for one daemon and leave our pid in the lock file.
+def hold_lock(home: Home, *, wait_s: float = 0.0) -> Generator[None]:
+    """Hold the home for one daemon and leave our pid in the lock file; blocks for `wait_s` while another holds it.
 
     Raises: NeedsOperator with the pid of the daemon that holds it, or when the file cannot be written.
     """
@@ -196,15 +198,16 @@ def hold_lock(home: Home) -> Generator[None]:
     except OSError as error:
         raise _cannot_lock(home, error) from error
     try:
-        _claim(home, descriptor)
+        _claim(home, descriptor, time.monotonic() + wait_s)
         yield
     finally:
         os.close(descriptor)
 
 
-def _claim(home: Home, descriptor: int) -> None:
+def _claim(home: Home, descriptor: int, until: float) -> None:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        while not _is_locked(descriptor, until):
+            time.sleep(PAUSE_S)
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode("ascii"), 0)
     except BlockingIOError:
@@ -214,6 +217,17 @@ def _claim(home: Home, descriptor: int) -> None:
         ) from None
     except OSError as error:
         raise _cannot_lock(home, error) from error
+
+
+def _is_locked(descriptor: int, until: float) -> bool:
+    """Try once. Raises: BlockingIOError when another holds it and the time is over."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        if time.monotonic() >= until:
+            raise
+        return False
+    return True
 
 
 def _cannot_lock(home: Home, error: OSError) -> NeedsOperator:

@@ -6,6 +6,8 @@ import re
 import stat
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -148,6 +150,23 @@ def test_one_daemon_holds_a_home_and_the_second_learns_its_pid(home: Home) -> No
         assert is_held(home)
 
     assert not is_held(home)
+
+
+def test_a_short_question_waits_until_another_one_is_done(home: Home) -> None:
+    """Of two `fermix grant` at once, without a daemon, one was told that a daemon runs."""
+    home.prepare()
+    with ThreadPoolExecutor(1) as other, ExitStack() as held:
+        held.enter_context(hold_lock(home))
+        waiting = other.submit(held_for_a_moment, home)
+        with pytest.raises(TimeoutError):
+            waiting.result(0.1)
+        held.close()
+        assert waiting.result(5)
+
+
+def held_for_a_moment(home: Home) -> bool:
+    with hold_lock(home, wait_s=5):
+        return True
 
 
 def test_a_lock_ends_with_its_process(home: Home) -> None:

@@ -17,13 +17,14 @@ from fermix.home import Home, hold_lock
 from fermix.setup.sections import SECRET_NAMES, SECTIONS, load_config
 from fermix.workers import Workers
 
+WAIT_S = 5.0  # another question like this one, from another terminal, is short
 NO_LAUNCH_FOLDER = Path("/")  # what a daemon will be started from is not known, and this one never counts
 
 
 def answer(home: Home, environ: Mapping[str, str], method: str, params: Mapping[str, object]) -> dict[str, object]:
     """Return the answer. Raises: FermixError with a user text."""
     home.prepare()
-    with hold_lock(home):
+    with hold_lock(home, wait_s=WAIT_S):
         workers = Workers()
         try:
             settings = load_config(home, environ)[SandboxSettings]

@@ -10,6 +10,7 @@ import io
 import json
 import subprocess
 from collections.abc import Generator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -178,3 +179,17 @@ def test_a_wrong_key_stops_the_start_with_file_key_and_line(tmp_path: Path, text
         assert "config.toml" in done.stderr
         assert f"line {line}" in done.stderr
         assert "Traceback" not in done.stderr
+
+
+def test_what_is_closed_from_several_terminals_at_once_is_all_closed(product: Product) -> None:
+    """None of them is told of a daemon that does not run, and none is lost."""
+    folders = [product.user_home / name for name in ("one", "two", "three", "four")]
+    for folder in folders:
+        folder.mkdir()
+        assert at_a_terminal(product, "yes", "grant", "path", str(folder))[0] == 0
+    with ThreadPoolExecutor(len(folders)) as terminals:
+        ended = list(terminals.map(lambda folder: product.run("revoke", "path", str(folder)), folders))
+
+    assert [(done.returncode, done.stderr) for done in ended] == [(0, "")] * len(folders)
+    open_now = {str(root["path"]) for root in json.loads(product.run("sandbox", "--json").stdout)["roots"]}
+    assert open_now.isdisjoint(map(str, folders))

@@ -1,8 +1,9 @@
 """The one way in which the sandbox's policy changes while the daemon runs: /grant, /revoke, /sandbox and the tool.
 
-`propose` works out what a change would do and touches nothing. `apply` works it out again, compares seals, writes
-config.toml, puts the running sandbox on the new policy and leaves a record in grants/. Whoever calls decides whether
-the owner must be asked first: `Proposal.widens`.
+`propose` works out what a change would do and touches nothing. `apply` works it out again, compares seals where
+something opens (what only closes needs no yes, so it is never too late for it), writes config.toml, puts the running
+sandbox on the new policy and leaves a record in grants/. Whoever calls decides whether the owner must be asked first:
+`Proposal.widens`.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ class Policy:
         return ApprovalRequest(text, proposal.seal, carry_out)
 
     async def apply(self, proposal: Proposal, seal: str, by: str) -> Proposal:
-        """Do what was proposed, if it still is exactly what `seal` stands for. `by` names who wanted it.
+        """Do what was proposed, if it still is exactly what `seal` stands for, or opens nothing. `by` wanted it.
 
         Whoever wants it may be gone before it is done; the tools are built from it all the same.
 
@@ -141,7 +142,7 @@ class Policy:
 
     def _apply(self, change: Change, seal: str, by: str) -> Proposal:
         proposal = self._propose(change)
-        if proposal.seal != seal:
+        if proposal.widens and proposal.seal != seal:
             raise refused("something has changed since you were asked, so nothing was done; ask again")
         editor = ConfigEditor(self._home, self._sections)  # refuses a file that changes from here on
         if self._written() != proposal.before:
@@ -177,7 +178,13 @@ class Policy:
             "after": proposal.after.model_dump(),
         }
         path = self._home.grants / f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(4)}.json"
-        write_atomic(path, json.dumps(facts, indent=2).encode())
+        try:
+            write_atomic(path, json.dumps(facts, indent=2).encode())
+        except OSError as error:
+            raise NeedsOperator(
+                f"nothing was changed, since {path.parent} cannot take the record of it: {error.strerror}",
+                advice="free space or make the folder writable",
+            ) from error
         return path
 
 

@@ -20,6 +20,7 @@ from fermix.agent.sandbox.protected import folded, in_user_home, of_fermix, of_t
 from fermix.agent.sandbox.settings import SandboxSettings
 from fermix.errors import ConfigError, OutsideSandbox
 from fermix.home import Home
+from fermix.visible import spelled
 
 MOST_LINKS = 64
 MOST_PATH_CHARS = 4_095  # the system takes no more; and all that lies above a path is looked at, one by one
@@ -220,7 +221,7 @@ def real(path: Path) -> Path:
     try:
         return Path(_resolved(str(Path.cwd() / path if not path.is_absolute() else path)))
     except ValueError as error:
-        raise OutsideSandbox(repr(path), "not a possible file name") from error
+        raise OutsideSandbox(spelled(str(path)), "not a possible file name") from error
     except OSError as error:
         reason = "too many links" if error.errno == errno.ELOOP else "changed while it was looked at"
         raise OutsideSandbox(str(path), reason) from error

@@ -199,6 +199,33 @@ async def test_a_policy_that_changed_meanwhile_needs_a_new_question(scene: Scene
     assert not scene.is_open(scene.shut)
 
 
+async def test_what_closes_is_done_even_when_something_else_was_closed_meanwhile(scene: Scene) -> None:
+    """Of two revokes at once one was refused as if its owner had been asked, and its folder stayed open."""
+    other = scene.root / "other"
+    other.mkdir()
+    await scene.do(GrantPath(str(scene.shut)))
+    await scene.do(GrantPath(str(other)))
+    both = [await scene.policy.propose(RevokePath(str(folder))) for folder in (scene.shut, other)]
+
+    for proposal in both:
+        await scene.policy.apply(proposal, proposal.seal, "x")
+
+    assert not scene.is_open(scene.shut)
+    assert not scene.is_open(other)
+
+
+async def test_a_change_that_cannot_be_recorded_is_not_made_and_says_what_to_do(scene: Scene) -> None:
+    """A full disk was told as a failure of the daemon."""
+    proposal = await scene.policy.propose(GrantPath(str(scene.shut)))
+    scene.home.grants.rmdir()
+    scene.home.grants.write_text("", encoding="utf-8")
+
+    with pytest.raises(NeedsOperator, match=r"nothing was changed.*free space"):
+        await scene.policy.apply(proposal, proposal.seal, "x")
+
+    assert not scene.is_open(scene.shut)
+
+
 async def test_a_hand_made_change_is_not_slipped_in_with_a_grant(scene: Scene) -> None:
     """Reference 3, 11.5: an outside edit makes the next save refuse. Nothing opens that no prompt has shown."""
     (scene.root / "other").mkdir()
