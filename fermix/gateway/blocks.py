@@ -28,6 +28,7 @@ class BlockStream:
     """A `Stream` that posts."""
 
     doubtful = False
+    seals = False
 
     def __init__(self, room: Room, clock: Clock, post: Post) -> None:
         self._room = room

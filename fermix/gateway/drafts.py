@@ -181,16 +181,30 @@ class DraftStream:
             self._doom_live()
         return self._final
 
+    @property
+    def seals(self) -> bool:
+        return self._live is not None and bool(self._final)
+
     async def seal(self) -> str | None:
         if self._live is None or not self._final:
             return None
         sealed = self._live
         if self._final[0] != self._shown and not await self._chat.patiently_edit(sealed, self._final[0]):
-            self._doom_live()
+            await self._give_up_seal(sealed)
             return None
         self._live = None
-        self._tell()
         return sealed
+
+    async def _give_up_seal(self, sealed: str) -> None:
+        """A draft that may show the answer already goes before the answer is sent; one that stays makes it doubtful."""
+        if not self._chat.may_be_sealed:
+            self._doom_live()
+        elif await self._chat.patiently_discard(sealed):
+            self._live = None
+            self._tell()
+        elif not self._chat.left:  # the next start tries again, and marks the answer if it must
+            self.doubtful = True
+            self._live = None
 
     async def sweep(self) -> None:
         for bubble in self._doomed:
@@ -235,6 +249,7 @@ class _Chat:
         self._cooled_at = 0.0  # when the platform wants to hear of us again
         self._stopped = False
         self.left = False
+        self.may_be_sealed = False  # whether an edit to the final text may have landed although none was confirmed
         self._pause: asyncio.Timeout | None = None
         self._call: asyncio.Timeout | None = None
 
@@ -267,13 +282,14 @@ class _Chat:
             try:
                 await self.edit(draft, text)
             except ChannelUnavailable as error:
+                self.may_be_sealed |= error.landed
                 log.info("a draft could not be sealed: %s", error)
             else:
                 return True
         return False
 
-    async def patiently_discard(self, draft: str) -> None:
-        """Remove a bubble with a bounded number of tries; not held to the pace of edits."""
+    async def patiently_discard(self, draft: str) -> bool:
+        """Remove a bubble with a bounded number of tries, False when that failed; not held to the pace of edits."""
         for tried in range(1, TRIES + 1):
             if not await self._wait(tried, self._has_left) or self.left:
                 break
@@ -282,8 +298,9 @@ class _Chat:
             except ChannelUnavailable as error:
                 log.info("a draft could not be removed: %s", error)
             else:
-                return
+                return True
         log.warning("a draft is left in a chat of %s", self._message.channel)
+        return False
 
     async def pace(self) -> None:
         """Wait until the next write is due and welcome."""

@@ -168,7 +168,7 @@ class Gateway:
             self._start(message, partial(self._resume, accepted, found, step, channel))
 
     async def _resume(self, accepted: Accepted, found: Unfinished, step: Step, channel: Channel) -> None:
-        accepted.slot.expect(self._steps.answer(accepted, accepted.message))
+        accepted.slot.expect(self._recovered(accepted, found, step))
         try:
             found = await tidied(found, channel)
         except Exception:
@@ -186,8 +186,11 @@ class Gateway:
         if step == "run":
             await self._prepare(accepted)
         else:
-            turn = self._steps.turn(accepted, remembered(found))
-            accepted.slot.put(Recovered(self._turns, found, step, turn, accepted.replier))
+            accepted.slot.put(self._recovered(accepted, found, step))
+
+    def _recovered(self, accepted: Accepted, found: Unfinished, step: Step) -> Recovered:
+        turn = self._steps.turn(accepted, remembered(found))
+        return Recovered(self._turns, found, step, turn, accepted.replier)
 
     def _start(self, message: Message, intake: Callable[[], Awaitable[None]]) -> None:
         task = self._group.create_task(_alone(intake), name=f"intake {message.id}")

@@ -57,6 +57,7 @@ WHERE outcome IS NULL OR (
     AND NOT EXISTS (SELECT 1 FROM outbox WHERE entry_id = inbox.id AND settles = 'answered' AND state != 'sent')
 ) ORDER BY id
 """
+_SENT = "UPDATE outbox SET state = 'sent', platform_id = ? WHERE id = ?"
 _OUTBOX = "SELECT id, key, text, model, settles, state, marked FROM outbox WHERE entry_id = ? ORDER BY id"
 
 
@@ -201,8 +202,10 @@ class Ledger:
         settles: Outcome | None,
         model: str | None = None,
         answer: str | None = None,
+        on_its_way: bool = True,
     ) -> tuple[Outgoing, ...]:
-        """Write a reply down before it is sent, all its parts at once; the first one counts as on its way.
+        """Write a reply down before it is sent, all its parts at once; the first one counts as on its way, unless
+        something else comes before its send.
 
         `answer` is the whole text of what the agent said. Half characters are replaced. Raises as `accept` does.
         """
@@ -213,7 +216,7 @@ class Ledger:
                 connection.execute("UPDATE inbox SET answer = ?, model = ? WHERE id = ?", (whole, model, entry.id))
             parts: list[Outgoing] = []
             for text in map(valid_text, texts):
-                state: State = "unsent" if parts else "in_flight"
+                state: State = "in_flight" if on_its_way and not parts else "unsent"
                 key = uuid.uuid4().hex
                 (number,) = connection.execute(_OUTGOING, (entry.id, key, text, model, settles, state)).fetchone()
                 parts.append(Outgoing(int(number), key, text, model, settles, state))
@@ -233,7 +236,16 @@ class Ledger:
 
     def sent(self, outgoing: Outgoing, platform_id: str) -> None:
         """Note that a send landed."""
-        self._post("UPDATE outbox SET state = 'sent', platform_id = ? WHERE id = ?", platform_id, outgoing.id)
+        self._post(_SENT, platform_id, outgoing.id)
+
+    def sealed(self, entry: Entry, outgoing: Outgoing, platform_id: str) -> None:
+        """Note that the draft became this part: both in one step, since either alone would tell a start a lie."""
+
+        def update(connection: Connection) -> None:
+            connection.execute(_SENT, (platform_id, outgoing.id))
+            connection.execute("UPDATE inbox SET draft = NULL WHERE id = ?", (entry.id,))
+
+        self._database.post(update)
 
     def failed(self, outgoing: Outgoing, error: str) -> None:
         """Note that a send is given up."""

@@ -103,8 +103,8 @@ def remembered(found: Unfinished) -> Message:
 
 
 async def tidied(found: Unfinished, channel: Channel) -> Unfinished:
-    """Remove the draft that was left in the chat; what it was to become has then surely not landed. Bubbles that it
-    left behind it go too, unless there is an answer: then they are its beginning.
+    """Remove the draft that was left in the chat. Bubbles that it left behind it go too, unless there is an answer:
+    then they are its beginning. A draft that stays may show the answer, so that what is sent beside it says so.
     """
     if found.draft is None or channel.abilities.drafts is None:
         return found
@@ -114,13 +114,23 @@ async def tidied(found: Unfinished, channel: Channel) -> Unfinished:
             await _remove(found, live, others, channel)
     except (ChannelUnavailable, TimeoutError) as error:
         log.warning("a draft is left in a chat of %s: %s", channel.name, error)
-        return found
-    if found.doubtful:
-        return replace(found, draft=None)
-    final = [reply for reply in found.replies if reply.settles]
-    unsealed = final[0] if final and final[0].state == "in_flight" else None
-    replies = tuple(replace(reply, state="unsent") if reply is unsealed else reply for reply in found.replies)
-    return replace(found, draft=None, replies=replies)
+        return _beside_a_draft(found, channel)
+    return replace(found, draft=None)
+
+
+def _beside_a_draft(found: Unfinished, channel: Channel) -> Unfinished:
+    """Mark an answer as one that may stand in the chat already; delivery does it alone where its send is in doubt and
+    the platform cannot tell.
+    """
+    abilities = channel.abilities
+    can_tell = abilities.lookup is not None or abilities.idempotent
+
+    def marked(reply: Outgoing) -> Outgoing:
+        waits = reply.state == "unsent" or (reply.state == "in_flight" and can_tell)
+        return replace(reply, marked=True) if waits else reply
+
+    first = next((reply for reply in found.replies if reply.settles), None)
+    return replace(found, replies=tuple(marked(reply) if reply is first else reply for reply in found.replies))
 
 
 async def _remove(found: Unfinished, live: str, others: Sequence[str], channel: Channel) -> None:

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fermix.agent.model import Delta
 from fermix.clock import Clock
@@ -114,7 +114,9 @@ class Replier:
             return "left"
         sealed = await self._sealed() if rows else None
         if sealed is not None:
-            self._ledger.sent(rows[0], sealed)
+            self._ledger.sealed(self._entry, rows[0], sealed)
+        elif rows and self._stream.doubtful:
+            rows = [replace(rows[0], marked=True), *rows[1:]]
         ended = await self._send_rows(rows[1:] if sealed is not None else rows)
         if ended != "left":
             if rows:
@@ -203,7 +205,9 @@ class Replier:
         pauses_s = iter(WRITING_PAUSES_S)
         while True:
             try:
-                return await self._ledger.outgoing(self._entry, texts, settles=settles, model=model, answer=answer)
+                return await self._ledger.outgoing(
+                    self._entry, texts, settles=settles, model=model, answer=answer, on_its_way=not self._stream.seals
+                )
             except FermixError:
                 pause_s = next(pauses_s, None)
                 if pause_s is None or self._left or not await self._delivery.pause(pause_s):

@@ -63,6 +63,11 @@ class Stream(Protocol):
         """End the preview; returns the texts that make the answer complete in the chat, in their order."""
         ...
 
+    @property
+    def seals(self) -> bool:
+        """Whether `seal` is to turn the preview into the first of those texts."""
+        ...
+
     async def seal(self) -> str | None:
         """Turn the preview into the first of those texts; the platform's id, or None when it has to be sent."""
         ...
@@ -135,6 +140,7 @@ class Silence:
     """Nothing is shown before the end."""
 
     doubtful = False
+    seals = False
 
     def __init__(self, room: Room) -> None:
         self._room = room

@@ -153,7 +153,7 @@ async def test_the_draft_becomes_the_answer() -> None:
         await at.answer(WORDS + "The end.")
 
         assert [(one.kind, one.text) for one in at.platform.shown()] == [("draft", WORDS + "The end.")]
-        assert at.notes == [("?", ()), ("p1", ()), (None, ()), (None, ())]
+        assert at.notes == [("?", ()), ("p1", ()), (None, ())]
 
 
 async def test_a_draft_that_shows_the_whole_answer_is_not_written_again() -> None:
@@ -297,6 +297,30 @@ async def test_a_draft_that_cannot_be_sealed_gives_way_to_the_whole_answer() -> 
         assert at.platform.calls["edit"] == 3
 
 
+async def test_a_draft_that_may_show_the_answer_goes_before_the_answer_is_sent() -> None:
+    """DLV-07: the seal got no answer each time; the chat never shows two whole answers."""
+    async with desk(moves_itself=True) as at:
+        at.show(WORDS)
+        await at.called("open", 1)
+        at.platform.fail("edit", LOST_ANSWER, AWAY, AWAY)
+        await at.answer(WORDS + "The end.")
+
+        assert at.platform.texts() == [WORDS + "The end."]
+        assert [entry.op for entry in at.platform.log()][-2:] == ["discard", "send"]
+        assert not at.stream.doubtful
+
+
+async def test_a_draft_that_may_show_the_answer_and_stays_makes_it_doubtful() -> None:
+    async with desk(moves_itself=True) as at:
+        at.show(WORDS)
+        await at.called("open", 1)
+        at.platform.fail("edit", LOST_ANSWER, AWAY, AWAY)
+        at.platform.fail("discard", AWAY, AWAY, AWAY)
+        await at.answer(WORDS + "The end.")
+
+        assert at.stream.doubtful
+
+
 async def test_a_platform_that_wants_too_long_a_pause_is_not_waited_for() -> None:
     async with desk() as at:
         at.show(WORDS)
@@ -422,8 +446,7 @@ async def test_words_before_a_tool_call_stay_a_message_of_their_own() -> None:
             "I will look into the folder first and then tell.",
             "There are three files in it, all of them small. Done.",
         ]
-        assert at.notes[1::2] == [("p1", ()), ("p3", ("p1",)), (None, ())]
-        assert at.notes[::2] == [("?", ()), ("?", ("p1",)), (None, ("p1",))]
+        assert at.notes == [("?", ()), ("p1", ()), ("?", ("p1",)), ("p3", ("p1",)), (None, ())]
 
 
 async def test_words_that_were_not_finished_in_time_become_the_answer() -> None:

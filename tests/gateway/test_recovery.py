@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -17,7 +17,7 @@ from fermix.gateway.ledger import UNKNOWN_DRAFT, Entry, Ledger, Outgoing
 from fermix.message import LocalOrigin, Media, Message, Text
 from fermix.store import Connection
 from fermix.trust import Trust
-from tests.fakes.channel import FakeAgent, FakeChannel, message
+from tests.fakes.channel import Ability, FakeAgent, FakeChannel, message
 from tests.fakes.platform import AWAY, LOST_ANSWER, rate_limited, slow
 from tests.gateway.conftest import Install
 from tests.requirements import covers
@@ -35,8 +35,9 @@ async def left(ledger: Ledger, text: str = "hi", id: str = "m1", trust: Trust = 
     return entry
 
 
-async def replied(ledger: Ledger, entry: Entry, *texts: str) -> tuple[Outgoing, ...]:
-    return await ledger.outgoing(entry, texts, settles="answered", model="fake/m", answer="".join(texts))
+async def replied(ledger: Ledger, entry: Entry, *texts: str, on_its_way: bool = True) -> tuple[Outgoing, ...]:
+    answer = "".join(texts)
+    return await ledger.outgoing(entry, texts, settles="answered", model="fake/m", answer=answer, on_its_way=on_its_way)
 
 
 async def test_an_accepted_message_is_answered_by_the_next_start(install: Install) -> None:
@@ -345,11 +346,76 @@ async def test_a_draft_left_in_the_chat_is_removed_before_the_answer_comes(insta
         entry = await left(ledger)
         ledger.draft(entry, await channel.open(chat("hi"), "half an ans", "k"))
         if written:
-            await replied(ledger, entry, "HI")
+            await replied(ledger, entry, "HI", on_its_way=False)
     async with install.start(channel=channel) as life:
         await life.settled(1)
 
     assert install.platform.texts() == ["HI"]
+
+
+@pytest.mark.parametrize(
+    ("can", "idempotent"), [(("drafts",), False), (("drafts", "lookup"), False), (("drafts",), True)]
+)
+@pytest.mark.parametrize("on_its_way", [True, False])
+async def test_an_answer_beside_a_sealed_draft_that_stays_says_so(
+    install: Install, can: Collection[Ability], idempotent: bool, on_its_way: bool
+) -> None:
+    """DLV-07: killed while the draft became the answer, and at the next start the platform does not remove it."""
+    install.platform.idempotent = idempotent
+    channel = FakeChannel("chat", platform=install.platform, can=can)
+    async with install.ledger() as ledger:
+        entry = await left(ledger)
+        await replied(ledger, entry, "HI", on_its_way=on_its_way)
+        ledger.draft(entry, await channel.open(chat("hi"), "HI", "k"))
+    install.platform.fail("discard", AWAY)
+    async with install.start(channel=channel) as life:
+        await life.settled(1)
+
+    assert install.platform.texts() == ["HI", f"{MARK}HI"]
+
+
+@pytest.mark.parametrize(
+    ("can", "idempotent", "shown"),
+    [
+        (("drafts",), False, ["answer", f"{MARK}answer"]),
+        (("drafts", "lookup"), False, ["answer"]),
+        (("drafts",), True, ["answer"]),
+    ],
+)
+async def test_an_answer_sent_in_place_of_a_draft_may_have_landed_although_the_draft_is_there(
+    install: Install, can: Collection[Ability], idempotent: bool, shown: Sequence[str]
+) -> None:
+    """DLV-07: the draft could not become the answer, which was sent whole; killed before the draft was removed."""
+    install.platform.idempotent = idempotent
+    channel = FakeChannel("chat", platform=install.platform, can=can)
+    async with install.ledger() as ledger:
+        entry = await left(ledger)
+        ledger.draft(entry, await channel.open(chat("hi"), "half an ans", "k"))
+        (row,) = await replied(ledger, entry, "answer", on_its_way=False)
+        await ledger.sending(row)
+        await channel.send(chat("hi"), _text(row), row.key)
+    async with install.start(channel=channel) as life:
+        await life.settled(1)
+
+    assert install.platform.texts() == shown
+
+
+async def test_a_stop_while_an_earlier_draft_is_removed_gives_up_its_answer(install: Install) -> None:
+    """Nothing waits to be sent for a message that has its last word."""
+    channel, gate = FakeChannel("chat", platform=install.platform, can=("drafts",)), asyncio.Event()
+    async with install.ledger() as ledger:
+        entry = await left(ledger)
+        ledger.draft(entry, await channel.open(chat("hi"), "half an ans", "k"))
+        await replied(ledger, entry, "answer", on_its_way=False)
+    install.platform.fail("discard", slow(gate))
+    async with install.start(channel=channel) as life:
+        await install.platform.until(lambda: install.platform.calls["discard"] == 1)
+        await life.say("/stop", "m2")
+        gate.set()
+        await life.settled(2)
+
+    assert install.rows("SELECT state, error FROM outbox WHERE settles = 'answered'") == [("failed", "stopped")]
+    assert "answer" not in install.platform.texts()
 
 
 async def test_a_draft_that_is_found_again_says_nothing_of_an_answer_that_was_on_its_way(install: Install) -> None:

@@ -118,6 +118,21 @@ async def test_a_draft_that_cannot_be_sealed_is_replaced(install: Install) -> No
     assert install.platform.texts() == ["Another answer than the one that was streamed."]
 
 
+async def test_an_answer_beside_a_draft_that_may_show_it_says_so(install: Install) -> None:
+    """DLV-07: the seal may have landed, and the draft cannot be removed."""
+    other = "Another answer than the one that was streamed."
+    writer = Writer(completed(other), waits=True)
+    async with install.start(FakeAgent(writer), fake(install, "drafts")) as at:
+        await at.say("hi")
+        await install.platform.until(lambda: install.platform.texts() == [(ANSWER * 3).rstrip()])
+        install.platform.fail("edit", LOST_ANSWER, AWAY, AWAY)
+        install.platform.fail("discard", AWAY, AWAY, AWAY)
+        writer.go.set()
+
+        assert await at.settled(1) == [("m1", "completed")]
+    assert install.platform.texts() == [other, f"{MARK}{other}"]
+
+
 async def test_a_shutdown_leaves_the_draft_to_the_next_start(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gateway_module, "DRAIN_S", 0.05)
     writer = Writer(waits=True)
@@ -151,7 +166,9 @@ async def test_a_start_keeps_the_bubbles_that_begin_a_written_answer(install: In
         entry = await ledger.accept(asked, Trust.OPERATOR)
         assert entry is not None
         ledger.draft(entry, f"{live}\n{full}")
-        await ledger.outgoing(entry, ["And the end."], settles="answered", model="m", answer="The beginning …")
+        await ledger.outgoing(
+            entry, ["And the end."], settles="answered", model="m", answer="The beginning …", on_its_way=False
+        )
     async with install.start(FakeAgent(), channel) as at:
         await at.settled(1)
 
