@@ -17,6 +17,7 @@ from fermix.agent.providers.fields import load_json
 from fermix.agent.registry import BRIDGES
 
 TOOL_CALL = "tool_call"
+PARTS = frozenset({"name", "arguments"})  # of a call of it; what stands beside them was meant for the tool, and is lost
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +52,13 @@ def deferrable(tools: Iterable[Capability]) -> tuple[Capability, ...]:
 def unwrapped(call: ToolCall, tools: Mapping[str, Capability]) -> ToolCall:
     """Return the call that a call of `tool_call` stands for, under the same id.
 
-    One that cannot be understood, or that names a bridge, is returned as it is: the bridge itself then says how.
+    One that cannot be understood, holds more than a name and arguments, or names a bridge, is returned as it is: the
+    bridge itself then says how.
     """
     if call.name != TOOL_CALL or TOOL_CALL not in tools or call.problem is not None:
         return call
     name, arguments = call.arguments.get("name"), arguments_of(call)
-    if not isinstance(name, str) or not name or name in BRIDGES or arguments is None:
+    if not isinstance(name, str) or not name or name in BRIDGES or arguments is None or call.arguments.keys() - PARTS:
         return call
     return replace(call, name=name, arguments=arguments)
 

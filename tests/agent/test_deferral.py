@@ -84,6 +84,7 @@ def test_no_arguments_are_an_empty_object(arguments: Mapping[str, JsonValue]) ->
         make_call("tool_call", name="tickets_list", arguments=[1]),
         make_call("tool_call", name="tickets_list", arguments="{broken"),
         make_call("tool_call", name="tickets_list", arguments='"text"'),
+        make_call("tool_call", name="tickets_list", page=2),
         make_call("tool_call", name="tool_call", arguments={"name": "tickets_list"}),
         make_call("tool_call", name="tool_search", arguments={"query": "x"}),
         ToolCall("call00001", "tool_call", {}, problem="cut off"),

@@ -145,7 +145,7 @@ def arguments_for(random: Random, tool: Capability) -> JsonObject:
     if random.random() < 0.04:
         found[random.choice(("trust", "__class__", "", "command", "path", "\ud800"))] = _anything(random)
     if tool.name in ("shell", "content_search"):
-        found["timeout_ms" if tool.name == "shell" else "timeout_s"] = random.randint(1, MOST_MS)
+        found["timeout_ms" if tool.name == "shell" else "timeout"] = random.randint(1, MOST_MS)
     return found
 
 

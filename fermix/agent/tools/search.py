@@ -43,15 +43,15 @@ def tools(sandbox: Sandbox, workers: Workers, program: tuple[str, ...]) -> tuple
     return (
         Capability(
             name="content_search",
-            description="Search text inside all files of a folder; gives path:line: text.",
+            description="Search text in all files of a folder; gives path:line: text.",
             parameters={
                 "type": "object",
                 "properties": {
                     "pattern": {"type": "string", "minLength": 1, "maxLength": 1_000},
-                    "path": {"type": "string", "description": "folder or file, default: the current folder"},
-                    "regex": {"type": "boolean", "description": "pattern is a Python regular expression"},
+                    "path": {"type": "string", "description": "folder or file, default: the current one"},
+                    "regex": {"type": "boolean", "description": "pattern is a Python regex"},
                     "max_results": {"type": "integer", "minimum": 1, "maximum": MOST_RESULTS},
-                    "timeout_s": {"type": "integer", "minimum": 1, "maximum": MOST_TIMEOUT_S},
+                    "timeout": {"type": "integer", "minimum": 1, "maximum": MOST_TIMEOUT_S, "description": "seconds"},
                 },
                 "required": ["pattern"],
             },
@@ -90,7 +90,7 @@ class Searcher:
             pattern=str(arguments["pattern"]),
             shown=str(arguments.get("path") or "."),
             most=_number(arguments, "max_results", DEFAULT_RESULTS),
-            timeout_s=_number(arguments, "timeout_s", DEFAULT_TIMEOUT_S),
+            timeout_s=_number(arguments, "timeout", DEFAULT_TIMEOUT_S),
         )
         search = self._search_regex if arguments.get("regex") is True else self._search_text
         try:

@@ -72,6 +72,7 @@ def tools(settings: ToolSearchSettings) -> tuple[Capability, ...]:
                 "type": "object",
                 "properties": {"name": NAME, "arguments": {"type": "object", "description": "by its own schema"}},
                 "required": ["name"],
+                "additionalProperties": True,
             },
             explain_call,
             when_to_use="to run what tool_search found",

