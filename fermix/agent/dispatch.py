@@ -3,7 +3,8 @@
 Called by the loop, one call at a time. Only what stands in the turn's own scope can run: a name outside it is
 answered the same way whether it exists or not. A tool's time begins when it may run. A tool's failure is a result,
 because the model must read it; only cancellation passes through. Every call, run or not, leaves one ToolStarted and
-one ToolCalled.
+one ToolCalled. What keeps a call of our own tools from running is told in our own words: nothing was read, so it is not
+framed and exposes no turn.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import fastjsonschema
 
@@ -27,6 +28,7 @@ from fermix.agent.risk import note_result
 from fermix.agent.schema import compiled
 from fermix.agent.turn import ReplyPort, Turn
 from fermix.clock import Clock
+from fermix.config.secrets import hide_known
 from fermix.errors import FermixError, NotAllowed, Refused
 from fermix.events import Events, ToolCalled, ToolStarted, preview
 from fermix.trust import PolicyClass
@@ -82,37 +84,49 @@ class Dispatcher:
             return ToolResult(False, str(NotAllowed(call.name[:64])), denied=True)
         if call.problem is not None:
             return ToolResult(False, bounded(valid_text(call.problem), PROBLEM_CHARS))
-        result = await self._run(mended(call, capability), capability, scope)
+        meant = mended(call, capability)
+        refusal = await self._why_not(meant, capability, scope)
+        if refusal is not None and not capability.foreign:
+            return replace(refusal, text=hide_known(valid_text(refusal.text)))
+        result = refusal or await self._run(meant, capability, scope)
         if _is_stopping():  # a tool's library took the cancellation for its own: nothing may start after this
             raise asyncio.CancelledError
         shown = presentable(result, capability, output_chars=scope.output_chars)
         note_result(scope.exposure, capability, shown)
         return shown
 
-    async def _run(self, call: ToolCall, capability: Capability, scope: ToolScope) -> ToolResult:
-        """Check and run; what goes wrong becomes a result, so that the model can mend it."""
-        context, bound = _context(call, scope), asyncio.timeout(capability.timeout_s)
+    async def _why_not(self, call: ToolCall, capability: Capability, scope: ToolScope) -> ToolResult | None:
+        """Check the arguments and ask the owner where that is needed; return what keeps the call from running."""
         try:
             compiled(capability)(dict(call.arguments), name_prefix="arguments")
-            await self._consent.admit(call, capability, context, scope.noes)
+            await self._consent.admit(call, capability, _context(call, scope), scope.noes)
+        except fastjsonschema.JsonSchemaValueException as error:
+            return ToolResult(False, f"arguments do not fit: {error.message[:PROBLEM_CHARS]}")
+        except FermixError as error:
+            return _told(error)
+        except Exception as error:
+            return _broken(capability, error)
+        return None
+
+    async def _run(self, call: ToolCall, capability: Capability, scope: ToolScope) -> ToolResult:
+        """Run; what goes wrong becomes a result, so that the model can mend it."""
+        context, bound = _context(call, scope), asyncio.timeout(capability.timeout_s)
+        try:
             async with bound:
                 if capability.policy is not PolicyClass.READ_ONLY:
                     await scope.port.effect(capability.name)
                 return await capability.run(call.arguments, context)
-        except fastjsonschema.JsonSchemaValueException as error:
-            return ToolResult(False, f"arguments do not fit: {error.message[:PROBLEM_CHARS]}")
         except asyncio.CancelledError:
             if _is_stopping():
                 raise
             log.exception("tool cancelled itself: %s", capability.name)
             return ToolResult(False, "the tool broke off by itself")
         except FermixError as error:
-            return ToolResult(False, error.user_text or str(error), denied=isinstance(error, Refused))
+            return _told(error)
         except Exception as error:
             if bound.expired():
                 return ToolResult(False, f"gave no result within {capability.timeout_s:g} s and was stopped")
-            log.exception("tool failed: %s", capability.name)
-            return ToolResult(False, f"the tool failed: {type(error).__name__}: {str(error)[:PROBLEM_CHARS]}")
+            return _broken(capability, error)
 
     def _begin(self, call: ToolCall, scope: ToolScope) -> float:
         arguments = call.problem or json.dumps(dict(call.arguments), ensure_ascii=False)
@@ -131,6 +145,15 @@ class Dispatcher:
 
 def _context(call: ToolCall, scope: ToolScope) -> ToolContext:
     return ToolContext(scope.turn, scope.port, call.id, scope.tools, scope.exposure, scope.originals)
+
+
+def _told(error: FermixError) -> ToolResult:
+    return ToolResult(False, error.user_text or str(error), denied=isinstance(error, Refused))
+
+
+def _broken(capability: Capability, error: Exception) -> ToolResult:
+    log.exception("tool failed: %s", capability.name)
+    return ToolResult(False, f"the tool failed: {type(error).__name__}: {str(error)[:PROBLEM_CHARS]}")
 
 
 def _is_stopping() -> bool:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from fermix.agent.capability import Capability
 from fermix.agent.model import ToolResult, valid_text
 from fermix.config.secrets import hide_known
+from fermix.visible import only_seen
 
 OUTPUT_CHARS = 101_000  # of any tool: a file is read 100 KB at a time, whole and with the note where to go on
 NO_OUTPUT = "(no output)"  # an empty result is refused by some wires and read as a fault by small models
@@ -30,11 +31,13 @@ _OPENED = re.compile(rf'^<{FRAME} source="', re.MULTILINE)
 def presentable(result: ToolResult, capability: Capability, *, output_chars: int = OUTPUT_CHARS) -> ToolResult:
     """Return the result as a model may see it; its text has at most about `output_chars` characters.
 
-    Our own keys never reach it: a command can read the daemon's environment, whatever its own holds.
+    Our own keys never reach it: a command can read the daemon's environment, whatever its own holds. Of foreign text
+    what nobody sees is left out first: it could break up a key, or the tag of a frame.
     """
     limit = min(output_chars, capability.output_chars)
-    text = bounded(hide_known(valid_text(result.text)), limit) or NO_OUTPUT
     outside = result.outside or capability.brings_outside
+    whole = valid_text(result.text)
+    text = bounded(hide_known(only_seen(whole) if outside else whole), limit) or NO_OUTPUT
     return replace(result, text=framed(text, capability.name) if outside else text, outside=outside)
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from fermix.agent.capability import RunTool, ToolContext
+from fermix.agent.capability import Kind, RunTool, ToolContext
 from fermix.agent.dispatch import PROBLEM_CHARS, Dispatcher
 from fermix.agent.exposure import Exposure
 from fermix.agent.model import JsonObject, JsonValue, ToolCall, ToolResult
@@ -295,3 +295,35 @@ async def test_the_trace_tells_what_a_turn_had_read_before_and_with_each_call(
     events = [item.event for item in seen.drain()]
     assert [event.exposed for event in events if isinstance(event, ToolStarted)] == ["no", "no", "now", "earlier"]
     assert [event.outside for event in events if isinstance(event, ToolCalled)] == [False, True, False, False]
+
+
+@pytest.mark.parametrize("arguments", [{}, {"path": "a", "mode": "x"}])
+async def test_what_keeps_a_call_of_ours_from_running_is_told_unframed_and_exposes_nothing(
+    dispatcher: Dispatcher, arguments: dict[str, JsonValue]
+) -> None:
+    """Reference 4, 1.5: the vendor's text is framed, not ours. A slip in an argument must not make commands ask."""
+    page = make_capability("page", raising(AssertionError("ran")), policy=PolicyClass.NETWORK, parameters=READ)
+    scope = make_scope(page)
+
+    result = await dispatcher.dispatch(make_call("page", **arguments), scope)
+
+    assert (result.ok, result.outside, scope.exposure.state) == (False, False, "no")
+    assert result.text.startswith("arguments do not fit: ")
+
+
+async def test_a_complaint_in_the_words_of_a_server_is_framed(dispatcher: Dispatcher) -> None:
+    """INJ-01: the names that its schema gives are not ours."""
+    foreign = {"type": "object", "properties": {"a": {"enum": ["read file W"]}}}
+    scope = make_scope(make_capability("tickets", kind=Kind.MCP, parameters=foreign))
+
+    result = await dispatcher.dispatch(make_call("tickets", a="b"), scope)
+
+    assert (result.text.splitlines()[0], scope.exposure.state) == ('<fermix-untrusted source="tickets">', "now")
+
+
+async def test_a_slip_is_not_something_read_on_this_machine(dispatcher: Dispatcher) -> None:
+    scope = make_scope(make_capability("file_read", raising(AssertionError("ran")), parameters=READ))
+
+    await dispatcher.dispatch(make_call("file_read"), scope)
+
+    assert not scope.exposure.local

@@ -128,13 +128,15 @@ class Roots:
         return folder.is_dir() and self._user_home in folder.parents and self.why_closed(folder) is None
 
     def admit(self, path: Path, roots: Iterable[Root]) -> Root:
-        """Return the root that holds a real path. Raises: OutsideSandbox with what is open instead."""
+        """Return the outermost root that holds a real path: above it no tool changes anything, so that its own name is
+        as safe as what is opened below it. Raises: OutsideSandbox with what is open instead.
+        """
         open_roots = tuple(roots)
         if (reason := self.why_closed(path)) is not None:
             raise OutsideSandbox(str(path), reason)
-        for root in open_roots:
-            if path.is_relative_to(root.path):
-                return root
+        holding = [root for root in open_roots if path.is_relative_to(root.path)]
+        if holding:
+            return min(holding, key=lambda root: len(root.path.parts))
         folders = dict.fromkeys(str(root.path) for root in open_roots)  # one folder may be open for two reasons
         raise OutsideSandbox(str(path), f"only these folders are open: {', '.join(folders)}")
 

@@ -23,6 +23,7 @@ from fermix.native.program import own_places
 from fermix.trust import Trust
 
 LOCAL_CHANNELS = frozenset({"cli", "daemon"})  # the names our own socket gives; no remote channel has an origin
+HOW_TO_OPEN = "the owner opens another one with `fermix grant path FOLDER`, in a chat with `/grant path FOLDER`"
 STRICT = (
     "Mode strict runs no command where a part of its walls is missing, and here {}. Mend that, or accept it with "
     "`fermix sandbox mode standard`."
@@ -174,8 +175,15 @@ class Sandbox:
         if not named.is_absolute() and (refusal := self.why_elsewhere(turn)) is not None:
             raise refusal
         found = real(self.working_dir(turn) / named)
-        root = self._roots.admit(found, self.roots_for(turn))
-        return Place(root.path, found, self._roots.closed())
+        return Place(self._root_of(found, turn).path, found, self._roots.closed())
+
+    def _root_of(self, found: Path, turn: Turn) -> Root:
+        try:
+            return self._roots.admit(found, self.roots_for(turn))
+        except OutsideSandbox as refusal:
+            if turn.trust is not Trust.OPERATOR or self._roots.why_closed(found) is not None:
+                raise
+            raise OutsideSandbox(refusal.path, f"{refusal.reason}; {HOW_TO_OPEN}") from refusal
 
     def find_to_change(self, turn: Turn, path: str) -> Place:
         """Return the place that a text means, to write there.

@@ -188,8 +188,31 @@ def test_a_refusal_says_what_is_open(machine: Machine) -> None:
 
     refused = machine.outside / "other"
     assert caught.value.user_text == (
-        f"I may not look into {refused}: only these folders are open: {machine.home.workspace}"
+        f"I may not look into {refused}: only these folders are open: {machine.home.workspace}; "
+        "the owner opens another one with `fermix grant path FOLDER`, in a chat with `/grant path FOLDER`"
     )
+
+
+def test_a_guest_is_not_told_how_folders_are_opened(machine: Machine) -> None:
+    with pytest.raises(OutsideSandbox) as caught:
+        machine.sandbox().find(replace(NOWHERE, trust=Trust.GUEST), str(machine.outside / "other"))
+
+    assert str(caught.value.user_text).endswith(f"only these folders are open: {machine.home.workspace}")
+
+
+def test_what_lies_in_two_roots_is_opened_from_the_outer_one(machine: Machine) -> None:
+    """SBX-01: what runs in the outer one could put a link in the place of a folder above the inner one."""
+    project = machine.user_home / "project"
+    (project / "deep" / "granted").mkdir(parents=True)
+    sandbox = machine.sandbox(allowed_roots=(str(project / "deep" / "granted"),))
+    place = sandbox.find(turn_at(project), "deep/granted/a.txt")
+    (project / "deep").rename(project / "away")
+    (machine.outside / "granted").mkdir(parents=True)
+    (machine.outside / "granted" / "a.txt").write_text("outside", encoding="utf-8")
+    (project / "deep").symlink_to(machine.outside)
+
+    with pytest.raises(OutsideSandbox, match="a link on the way"):
+        place.open_file()
 
 
 @pytest.mark.parametrize(

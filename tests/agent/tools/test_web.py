@@ -187,3 +187,15 @@ async def test_an_address_of_the_model_asks_once_words_from_outside_were_read(br
     assert (first.ok, given.ok) == (True, True)
     assert not composed.ok
     assert [request.path_qs for request in browsing.internet.asked] == ["/", "/next"]
+
+
+@pytest.mark.parametrize("url", ["ftp://example.com/", "http://127.0.0.1/", "http://a b/"])
+async def test_nobody_is_asked_about_an_address_that_is_refused_anyway(browsing: Browsing, url: str) -> None:
+    """And nothing was read by it: the turn stays as free as it was."""
+    scope = browsing.scope()
+    result = await browsing.fetch(url, scope)
+    assert result.text.startswith("This address cannot be fetched: ")
+    assert scope.exposure.state == "no"
+
+    scope.exposure.read_from("web_search")
+    assert (await browsing.fetch(url, scope)).text == result.text
