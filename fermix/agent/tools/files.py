@@ -65,7 +65,7 @@ def tools(sandbox: Sandbox, workers: Workers, program: tuple[str, ...]) -> tuple
                 "type": "object",
                 "properties": {
                     "pattern": {"type": "string", "maxLength": 1_000},
-                    "path": {"type": "string", "description": "folder to look in, default: the current one"},
+                    "path": {"type": "string", "description": "folder, default: the current one"},
                     "max_results": {"type": "integer", "minimum": 1, "maximum": MOST_RESULTS},
                 },
                 "required": ["pattern"],

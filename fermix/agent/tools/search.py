@@ -49,7 +49,7 @@ def tools(sandbox: Sandbox, workers: Workers, program: tuple[str, ...]) -> tuple
                 "properties": {
                     "pattern": {"type": "string", "minLength": 1, "maxLength": 1_000},
                     "path": {"type": "string", "description": "folder or file, default: the current one"},
-                    "regex": {"type": "boolean", "description": "pattern is a Python regex"},
+                    "regex": {"type": "boolean", "description": "a Python regex"},
                     "max_results": {"type": "integer", "minimum": 1, "maximum": MOST_RESULTS},
                     "timeout": {"type": "integer", "minimum": 1, "maximum": MOST_TIMEOUT_S, "description": "seconds"},
                 },
