@@ -57,9 +57,11 @@ def tools(web: PublicWeb, reading: Reading) -> tuple[Capability, ...]:
 
 
 def _why_asked(arguments: Mapping[str, JsonValue], context: ToolContext) -> str | None:
-    """Raises: Refused for what is no public address: nobody is asked about it, and it brings no words from outside."""
-    parse(str(arguments["url"]))
-    return why_composed(str(arguments["url"]), context.exposure)
+    """Raises: Refused for what is no public address, so that a slip of the model brings no words from outside."""
+    why = why_composed(str(arguments["url"]), context.exposure)
+    if why is None:
+        parse(str(arguments["url"]))
+    return why
 
 
 class Fetcher:

@@ -190,12 +190,11 @@ async def test_an_address_of_the_model_asks_once_words_from_outside_were_read(br
 
 
 @pytest.mark.parametrize("url", ["ftp://example.com/", "http://127.0.0.1/", "http://a b/"])
-async def test_nobody_is_asked_about_an_address_that_is_refused_anyway(browsing: Browsing, url: str) -> None:
-    """And nothing was read by it: the turn stays as free as it was."""
+async def test_an_address_that_is_refused_brings_no_words_from_outside(browsing: Browsing, url: str) -> None:
+    """Nothing was asked for: the refusal is ours, and the turn stays as free as it was."""
     scope = browsing.scope()
     result = await browsing.fetch(url, scope)
+
+    assert result.denied
     assert result.text.startswith("This address cannot be fetched: ")
     assert scope.exposure.state == "no"
-
-    scope.exposure.read_from("web_search")
-    assert (await browsing.fetch(url, scope)).text == result.text
