@@ -56,9 +56,9 @@ class Capability:
     that to kind and class. `ends_turn`: a success that was the only call of a step without text ends the turn.
     `asks` says why the owner must agree to exactly this call, or None when it is free; where it is missing
     `risk.py` decides by class. `acts_in` makes out where a call acts, for a tool whose arguments do not say all of
-    it; the owner's yes is bound to that as well. `fits` makes of it what a turn with this way back is offered, None
-    for nothing; where it is missing that is itself. `hidden` keeps it from every model. `examples`, `failure_modes`
-    and `requires_setup` are what `tool_help` tells.
+    it; the owner's yes is bound to that as well, and to `acts_on`, what lies there on disk, which is not shown. `fits`
+    makes of it what a turn with this way back is offered, None for nothing; where it is missing that is itself.
+    `hidden` keeps it from every model. `examples`, `failure_modes` and `requires_setup` are what `tool_help` tells.
     """
 
     name: str
@@ -82,6 +82,7 @@ class Capability:
     hidden: bool = False
     asks: AsksWhy | None = None
     acts_in: ActsIn | None = None
+    acts_on: ActsIn | None = None
     fits: Fits | None = None
 
     @property

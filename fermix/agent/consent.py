@@ -1,7 +1,7 @@
 """The owner's yes to one call, asked for and waited for while its turn stands still. Called by `dispatch.py`.
 
-What is shown is what runs: the seal is a hash over the tool, its arguments, the place, the turn and its trust, made
-out again after the yes. Without a yes nothing runs, and a turn that got two noes asks no more.
+What is shown is what runs: the seal is a hash over the tool, its arguments, the place and what lies there on disk, the
+turn and its trust, made out again after the yes. Without a yes nothing runs, and a turn that got two noes asks no more.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from fermix.agent.approvals import MOST_TEXT_CHARS, Approvals
 from fermix.agent.capability import Capability, ToolContext
 from fermix.agent.model import JsonValue, ToolCall
 from fermix.agent.risk import why_asked
+from fermix.agent.turn import Turn
 from fermix.errors import Refused
 from fermix.visible import fenced, spelled
 
@@ -72,18 +73,18 @@ class Consent:
 async def _question(call: ToolCall, tool: Capability, context: ToolContext, why: str) -> _Question:
     """Make out what would be done now."""
     place = "" if tool.acts_in is None else await tool.acts_in(call.arguments, context)
+    things = "" if tool.acts_on is None else await tool.acts_on(call.arguments, context)
     lines = [f"tool: {tool.name}", *([f"in: {_value(place)}"] if place else [])]
     lines += [f"{spelled(name)}: {_value(value)}" for name, value in sorted(call.arguments.items())]
     text = (
         f"May I do this? I must ask, because {why}.\n\n{fenced(chr(10).join(lines))}\n\n"
         "A yes is for this one call: it runs at once, and I go on with its result."
     )
-    return _Question(text, _seal(call, tool, context, place))
+    return _Question(text, _seal(call, tool, context.turn, place, things))
 
 
-def _seal(call: ToolCall, tool: Capability, context: ToolContext, place: str) -> str:
-    turn = context.turn
-    whole: list[JsonValue] = [tool.name, dict(call.arguments), place, turn.id, turn.trust.value]
+def _seal(call: ToolCall, tool: Capability, turn: Turn, place: str, things: str) -> str:
+    whole: list[JsonValue] = [tool.name, dict(call.arguments), place, things, turn.id, turn.trust.value]
     return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
 
 

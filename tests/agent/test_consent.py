@@ -38,6 +38,7 @@ class Desk(RecordingPort):
     turn: Turn = field(default_factory=lambda: asking(make_turn()))
     ran: list[Mapping[str, JsonValue]] = field(default_factory=list[Mapping[str, JsonValue]])
     place: str = ""
+    things: str = ""
     timeout_s: float = 5.0
 
     def __post_init__(self) -> None:
@@ -45,7 +46,9 @@ class Desk(RecordingPort):
         self.approvals = Approvals(self.clock)
         self.dispatcher = Dispatcher(Events(SystemClock()), SystemClock(), self.approvals)
         self.tool = replace(
-            make_capability("act", self.act, policy=PolicyClass.EXEC, timeout_s=self.timeout_s), acts_in=self.where
+            make_capability("act", self.act, policy=PolicyClass.EXEC, timeout_s=self.timeout_s),
+            acts_in=self.where,
+            acts_on=self.what,
         )
         self.scope = self.scope_of(self.tool)
 
@@ -60,6 +63,9 @@ class Desk(RecordingPort):
 
     async def where(self, arguments: Mapping[str, JsonValue], context: ToolContext) -> str:
         return self.place
+
+    async def what(self, arguments: Mapping[str, JsonValue], context: ToolContext) -> str:
+        return self.things
 
     async def send(self, reply: Reply) -> None:
         self.sent.append(reply)
@@ -218,7 +224,7 @@ async def test_what_changed_while_the_owner_was_asked_does_not_run() -> None:
 
 
 async def test_every_bound_part_makes_another_seal() -> None:
-    """R-25: one changed byte of the tool, an argument, the place, the turn or its trust."""
+    """R-25: one changed byte of the tool, an argument, the place, what lies there, the turn or its trust."""
     seals: list[str] = []
 
     async def keep(desk: Desk, prompt: ApprovalPrompt) -> None:
@@ -241,11 +247,12 @@ async def test_every_bound_part_makes_another_seal() -> None:
     await ask(Desk(), command=["ls"])
     await ask(Desk(), name="act2", command="ls")
     await ask(Desk(place="/x"), command="ls")
+    await ask(Desk(things="7:12"), command="ls")
     await ask(Desk(turn=asking(make_turn(turn_id="t2"))), command="ls")
-    assert len(set(seals)) == 7
+    assert len(set(seals)) == 8
 
     await ask(Desk(), command="ls")
-    assert len(set(seals)) == 7
+    assert len(set(seals)) == 8
 
 
 async def test_the_question_shows_every_character_of_the_call() -> None:

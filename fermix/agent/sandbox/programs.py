@@ -31,6 +31,16 @@ def find_program(stated: str, search_path: str) -> Path:
     return path
 
 
+def on_disk(path: Path, *, is_program: bool) -> str:
+    """Say what lies at a path now, a program with what changes when it is written; for comparing. Blocking."""
+    try:
+        state = path.stat()
+    except OSError as error:
+        return f"none: {error.strerror}"
+    version = (state.st_size, state.st_mtime_ns, state.st_ctime_ns) if is_program else ()
+    return repr((state.st_dev, state.st_ino, *version))
+
+
 def lies_in(path: Path, folders: Collection[Path]) -> bool:
     """Say whether a path lies in one of these real folders, by where its name stands or by where it leads."""
     places = (real(path.parent) / path.name, real(path))

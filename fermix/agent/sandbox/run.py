@@ -16,6 +16,7 @@ from fermix.agent.model import JsonObject, JsonValue, ToolResult
 from fermix.agent.risk import why_acting, why_connected
 from fermix.agent.sandbox.command_result import ended
 from fermix.agent.sandbox.helper_values import look_up
+from fermix.agent.sandbox.programs import on_disk
 from fermix.agent.sandbox.sandbox import Sandbox
 from fermix.agent.turn import Turn
 from fermix.errors import Refused, Unusable
@@ -78,6 +79,11 @@ class CommandRunner:
         except OSError as error:
             raise Unusable(_not_started(error)) from error
         return str(found)
+
+    async def acts_on(self, arguments: Mapping[str, JsonValue], context: ToolContext) -> str:
+        """Say what this folder is on disk. Raises: as `acts_in`."""
+        folder = Path(await self.acts_in(arguments, context))
+        return await self._workers.run(partial(on_disk, folder, is_program=False))
 
     def _folder(self, turn: Turn, folder: str | None) -> tuple[Path, str]:
         """Return where the command starts, and a note when that is not where its operator is."""

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from typing import cast
 
 from fermix.agent.capability import Capability, Kind, ToolContext
@@ -14,6 +16,7 @@ from fermix.agent.model import JsonObject, JsonValue, ToolResult, valid_text
 from fermix.agent.sandbox import Sandbox
 from fermix.agent.sandbox.commands import why_refused
 from fermix.agent.sandbox.profiles import Offered, enabled, offered
+from fermix.agent.sandbox.programs import on_disk
 from fermix.agent.sandbox.run import WHERE_AND_HOW, CommandRunner, asks
 from fermix.trust import PolicyClass
 from fermix.workers import Workers
@@ -45,6 +48,7 @@ def tools(sandbox: Sandbox, workers: Workers) -> tuple[Capability, ...]:
 
 def _tool(command: Offered, sandbox: Sandbox, workers: Workers) -> Capability:
     settings, runner = command.settings, CommandRunner(sandbox, workers)
+    own = OwnCommand(command, sandbox, workers, runner)
     fixed = f" It is called as `{shlex.join((settings.command, *settings.args))}` with your arguments behind that."
     return Capability(
         name=f"run_{command.name}",
@@ -53,11 +57,12 @@ def _tool(command: Offered, sandbox: Sandbox, workers: Workers) -> Capability:
         kind=Kind.BUILTIN,
         policy=PolicyClass.EXEC,
         owner_only=True,
-        run=OwnCommand(command, sandbox, workers, runner).run,
+        run=own.run,
         category="command",
         timeout_s=settings.timeout_ms / 1_000 + BESIDE_S,
         asks=asks,
-        acts_in=runner.acts_in,
+        acts_in=own.acts_in,
+        acts_on=own.acts_on,
     )
 
 
@@ -69,6 +74,17 @@ class OwnCommand:
         self._sandbox = sandbox
         self._workers = workers
         self._runner = runner
+
+    async def acts_in(self, arguments: Mapping[str, JsonValue], context: ToolContext) -> str:
+        """Say where it runs, and which program with which arguments of the owner's. Raises: as the runner's."""
+        line = shlex.join((str(self._command.program), *self._command.settings.args))
+        return f"{await self._runner.acts_in(arguments, context)}, where it runs: {line}"
+
+    async def acts_on(self, arguments: Mapping[str, JsonValue], context: ToolContext) -> str:
+        """Say what the folder and the program are on disk. Raises: as the runner's."""
+        folder = await self._runner.acts_on(arguments, context)
+        program = Path(str(self._command.program))
+        return f"{folder} {await self._workers.run(partial(on_disk, program, is_program=True))}"
 
     async def run(self, arguments: Mapping[str, JsonValue], context: ToolContext) -> ToolResult:
         name, settings = self._command.name, self._command.settings

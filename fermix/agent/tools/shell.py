@@ -48,6 +48,7 @@ def tools(sandbox: Sandbox, workers: Workers) -> tuple[Capability, ...]:
             ),
             asks=asks,
             acts_in=runner.acts_in,
+            acts_on=runner.acts_on,
         ),
     )
 

@@ -143,3 +143,25 @@ async def test_it_stands_behind_the_walls_of_its_turn(toolbox: Toolbox, tmp_path
     configured(toolbox, {"look": {"command": "cat"}})
 
     assert "canary" not in (await toolbox.call("run_look", args=[str(secret)])).text
+
+
+async def test_the_owner_sees_which_program_runs_and_is_asked_about_that_very_file(
+    toolbox: Toolbox, tmp_path: Path
+) -> None:
+    """R-25, R-26: the program by its whole path, and its identity, size and times in the seal."""
+    program = tmp_path / "tickets"
+    program.write_text("#!/bin/sh\n", encoding="utf-8")
+    program.chmod(0o700)
+    configured(toolbox, {"tickets": {"command": str(program), "args": ("--plain",)}})
+    tool = next(tool for tool in toolbox.tools if tool.name == "run_tickets")
+    assert tool.acts_in is not None
+    assert tool.acts_on is not None
+    context = ToolContext(make_turn(), RecordingPort(), "c1")
+
+    assert await tool.acts_in({}, context) == f"{toolbox.workspace}, where it runs: {program} --plain"
+    before = await tool.acts_on({}, context)
+    assert await tool.acts_on({}, context) == before
+    program.write_text("#!/bin/sh\necho other\n", encoding="utf-8")
+    assert await tool.acts_on({}, context) != before
+    program.unlink()
+    assert "none" in await tool.acts_on({}, context)

@@ -237,3 +237,19 @@ async def test_a_folder_that_is_none_is_told_before_the_owner_is_asked(toolbox: 
     assert await shell.acts_in({"command": "ls"}, context) == str(toolbox.workspace)
     with pytest.raises(Unusable, match="not a folder"):
         await shell.acts_in({"command": "ls", "working_dir": "nothing here"}, context)
+
+
+async def test_another_folder_in_the_place_of_the_one_that_was_shown_is_noticed(toolbox: Toolbox) -> None:
+    """R-25: the yes is bound to the folder itself and not to its name."""
+    shell = next(tool for tool in toolbox.tools if tool.name == "shell")
+    assert shell.acts_on is not None
+    context, arguments = ToolContext(make_turn(), RecordingPort(), "c1"), {"command": "ls", "working_dir": "project"}
+    folder = toolbox.workspace / "project"
+    folder.mkdir()
+
+    before = await shell.acts_on(arguments, context)
+    (folder / "new").touch()
+    assert await shell.acts_on(arguments, context) == before
+    folder.rename(toolbox.workspace / "away")
+    folder.mkdir()
+    assert await shell.acts_on(arguments, context) != before
