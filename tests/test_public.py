@@ -94,6 +94,33 @@ async def test_one_answer_from_inside_spoils_all(internet: Internet, net: Net, i
     assert internet.asked == []
 
 
+async def test_every_answer_is_judged_and_only_the_first_four_are_tried(internet: Internet, net: Net) -> None:
+    """NET-02: a long list neither hides an address inside nor costs a minute."""
+    internet.names |= {
+        "long.example": (*[SERVER] * 4, "10.0.0.1"),
+        "dead.example": (*[f"127.0.0.{last}" for last in range(11, 15)], SERVER),
+    }
+    web = PublicWeb(net, resolve=internet._resolve, is_allowed=lambda address: address.startswith("127."))
+
+    with pytest.raises(Refused, match="leads to an address inside"):
+        await fetch(web, internet.url("long.example/"))
+    with pytest.raises(NetFailed):
+        await fetch(web, internet.url("dead.example/"))
+
+    assert internet.asked == []
+
+
+async def test_a_redirect_without_a_host_stays_where_it_was_said(internet: Internet, net: Net) -> None:
+    internet.sites |= {
+        "a.example/": redirect(internet.url("b.example/")), "b.example/": redirect("next"),
+        "b.example/next": Site(b"ok"),
+    }  # fmt: skip
+
+    page = await fetch(internet.web(net), internet.url("a.example/"))
+
+    assert (page.url, page.body) == (internet.url("b.example/next"), b"ok")
+
+
 async def test_a_resolver_that_changes_its_mind_gains_nothing(internet: Internet, net: Net) -> None:
     """NET-02: looked up once a hop; the connection goes to what was judged."""
     answers = iter([(SERVER,), ("10.0.0.1",)])
@@ -251,6 +278,14 @@ async def test_a_bomb_is_refused_before_it_is_unpacked(internet: Internet, net: 
 
     with pytest.raises(Refused, match="bomb"):
         await fetch(internet.web(net), internet.url("a.example/"))
+
+
+async def test_a_body_that_just_fits_is_whole(internet: Internet, net: Net) -> None:
+    internet.sites["a.example/"] = Site(b"x" * BODY_BYTES)
+
+    page = await fetch(internet.web(net), internet.url("a.example/"))
+
+    assert (len(page.body), page.cut) == (BODY_BYTES, False)
 
 
 async def test_a_body_is_cut_at_its_bound_while_it_arrives(net: Net) -> None:
