@@ -138,6 +138,41 @@ def test_the_core_knows_neither_channels_nor_the_web() -> None:
     assert [_name(path) for path in core if outer.search(_text(path))] == []
 
 
+OPENED_BY_NAME = {
+    "gateway/transcription/listener.py": {"read_text"},  # of /proc, in the process that listens
+}
+"""What else of these rooms opens a file by its name: nothing that came from a model, a sender or a page."""
+
+
+def _opens_by_name(path: Path) -> set[str]:
+    """Calls that open what a name leads to. A method `open` counts where it is given a mode as files take it."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(_text(path))):
+        if not isinstance(node, ast.Call):
+            continue
+        name = ast.unparse(node.func)
+        last = name.rpartition(".")[2]
+        of_a_path = last in {"read_text", "read_bytes", "write_text", "write_bytes", "hardlink_to", "symlink_to"}
+        first = node.args[0] if node.args else None
+        has_mode = isinstance(first, ast.Constant) and str(first.value).strip("bt+") in {"r", "w", "a", "x"}
+        if of_a_path or name in {"open", "io.open", "os.open"} or (last == "open" and has_mode):
+            found.add(last)
+    return found
+
+
+def test_no_tool_and_no_channel_opens_a_file_by_a_name() -> None:
+    """R-29: one module opens what a model, a sender or a page names; it walks by descriptors and follows no link."""
+    rooms = [
+        path
+        for path in MODULES
+        if _name(path).startswith(("agent/tools/", "agent/documents/", "gateway/", "channels/"))
+    ]
+    found = {_name(path): names for path in rooms if (names := _opens_by_name(path))}
+
+    assert len(rooms) > 50
+    assert found == OPENED_BY_NAME
+
+
 def test_download_addresses_stand_in_one_file() -> None:
     address = re.compile(
         r"https?://(?!127\.0\.0\.1|localhost|\[::1\])[a-z0-9.-]+\.[a-z]{2,}/\S*\.(whl|gguf|zip|tar|gz|bin)\b"

@@ -17,7 +17,7 @@ from fermix.agent.risk import why_acting, why_connected
 from fermix.agent.sandbox import Sandbox
 from fermix.agent.sandbox.programs import NoProgram, find_program, lies_in
 from fermix.agent.tools.git.arguments import MOST_ARGUMENTS, READING, WRITING, Place, check
-from fermix.agent.tools.git.repository import Repository, check_old_remotes, find_repository
+from fermix.agent.tools.git.repository import Eyes, Repository, check_old_remotes, find_repository
 from fermix.agent.tools.git.walled import MAY_PULL, READING_ONLY, Walled, check_settings, remotes, submodules, who
 from fermix.agent.turn import Turn
 from fermix.config.secrets import hide_at_cut
@@ -186,10 +186,10 @@ class Git:
 
         Raises: Refused, OutsideSandbox, OSError.
         """
-        waiting, seen = [top], 0
+        eyes, waiting, seen = Eyes(self._sandbox, turn), [top], 0
         while waiting:
             repository = waiting.pop()
-            has_any = await self._workers.run(repository.may_hold_submodules)
+            has_any = await self._workers.run(repository.may_hold_submodules, eyes)
             for path in await submodules(walled, repository) if has_any else ():
                 inner = await self._workers.run(self._nested, turn, path)
                 if inner is None:
