@@ -82,7 +82,8 @@ class FileWriter:
         try:
             return await self._workers.run(self._write, context.turn, path, data, make_folders)
         except FileNotFoundError:
-            return ToolResult(False, f"the folder of {path} is not there; mkdir=true makes it")
+            advice = "the open folder that holds it is gone" if make_folders else "mkdir=true makes it"
+            return ToolResult(False, f"the folder of {path} is not there; {advice}")
         except OSError as error:
             return _cannot("write", path, error)
 

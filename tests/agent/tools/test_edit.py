@@ -170,3 +170,13 @@ async def test_what_decides_over_the_agent_is_not_written(toolbox: Toolbox, path
 
 def test_places_are_counted_overlapping() -> None:
     assert [occurrences("aXaXa", part) for part in ("aXa", "X", "b")] == [2, 2, 0]
+
+
+async def test_a_folder_that_was_taken_away_is_not_told_to_be_made(toolbox: Toolbox) -> None:
+    """It was told that mkdir=true makes it, which it was already."""
+    toolbox.workspace.rename(toolbox.workspace.with_name("away"))
+    result = await toolbox.call("file_write", path=str(toolbox.workspace / "f"), content="")
+
+    assert result == ToolResult(
+        False, f"the folder of {toolbox.workspace / 'f'} is not there; the open folder that holds it is gone"
+    )

@@ -15,7 +15,7 @@ from fermix.agent.sandbox.sandbox import Confined
 from fermix.agent.tools.git.repository import Repository
 from fermix.agent.tools.git.settings import NOBODY, PREFIX, risky
 from fermix.errors import Refused
-from fermix.native.child import Finished, Limits, run_child
+from fermix.native.child import Ending, Finished, Limits, run_child
 
 LOOKING = Limits(timeout_s=10.0, output_bytes=16_777_216)
 SHOWN_SETTINGS = 5
@@ -64,12 +64,22 @@ class Walled:
         )
 
 
+def _why(ending: Ending, text: str) -> str:
+    match ending:
+        case "exited":
+            return text.strip()[:300]
+        case "timeout":
+            return "git waits for one of their files, which may be none"
+        case "output_cap":
+            return "they are too long"
+
+
 async def check_settings(walled: Walled, repository: Repository) -> None:
     """Raises: Refused when git could run a program, or read elsewhere, because of a setting."""
     finished = await walled.run(repository, LIST_SETTINGS, LOOKING)
     text = finished.output.decode("utf-8", "replace")
     if finished.exit_code or finished.ending != "exited":
-        raise _refused(f"the settings of {repository.top} cannot be read: {text.strip()[:300]}")
+        raise _refused(f"the settings of {repository.top} cannot be read: {_why(finished.ending, text)}")
     words = text.split("\0")
     if found := risky(key for scope, key in zip(words[::2], words[1::2], strict=False) if scope != "command"):
         named = ", ".join(found[:SHOWN_SETTINGS]) + (", …" if len(found) > SHOWN_SETTINGS else "")

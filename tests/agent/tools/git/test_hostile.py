@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from fermix.agent.tools.git import tool
+from fermix.agent.tools.git import tool, walled
 from fermix.agent.tools.git.settings import PREFIX
+from fermix.native.child import Limits
 from tests.agent.tools.conftest import Toolbox
 from tests.fakes.repository import ENVIRONMENT, Repository, Trap
 
@@ -223,6 +224,23 @@ async def test_settings_that_cannot_be_read_stop_the_tool(toolbox: Toolbox, repo
     (repository.top / ".git/config").write_text("[core\n", encoding="utf-8")
 
     assert "cannot be read" in await call(toolbox, "status", [])
+
+
+async def test_settings_that_git_waits_for_or_that_have_no_end_are_said_to_be_so(
+    toolbox: Toolbox, repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reason was empty, or what git had begun to write."""
+    config = repository.top / ".git/config"
+    monkeypatch.setattr(walled, "LOOKING", Limits(timeout_s=5.0, output_bytes=1_000))
+    config.write_text("[user]\n" + "name = a\n" * 1_000, encoding="utf-8")
+    long = await call(toolbox, "status", [])
+    config.unlink()
+    os.mkfifo(config)
+    monkeypatch.setattr(walled, "LOOKING", Limits(timeout_s=0.2))
+    waiting = await call(toolbox, "status", [])
+
+    assert "cannot be read: they are too long" in long
+    assert "cannot be read: git waits for one of their files" in waiting
 
 
 async def test_usual_settings_are_no_reason_to_refuse(toolbox: Toolbox, repository: Repository) -> None:
