@@ -167,5 +167,12 @@ def test_a_turn_begins_with_what_its_history_holds() -> None:
     assert not exposure_at_start("hello", history[:1], TOOLS).earlier
 
 
+def test_an_address_in_an_earlier_failure_was_not_given() -> None:
+    """A failure repeats what the model itself asked for."""
+    failed = ToolMessage("c1", "web_fetch", framed(f"{PAGE} did not answer", "web_fetch"), ok=False)
+
+    assert not exposure_at_start("hello", [failed], TOOLS).given(PAGE)
+
+
 def test_a_result_of_a_tool_that_is_gone_counts_as_local() -> None:
     assert exposure_at_start("hello", [ToolMessage("c1", "gone", "words", ok=True)], TOOLS).local_earlier

@@ -174,6 +174,23 @@ async def test_a_killed_reader_is_a_sentence(toolbox: Toolbox, tmp_path: Path) -
     assert "part" not in result.text or result.text.endswith("or not made for any reader]" + TAIL)
 
 
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [(samples.pdf("words"), "is too large to be read"), (samples.picture("PNG", 9, 9), "is too large to be shown")],
+)
+async def test_a_file_past_its_bound_is_not_even_begun(
+    toolbox: Toolbox, monkeypatch: pytest.MonkeyPatch, data: bytes, sentence: str
+) -> None:
+    """R-54: by its size on disk, before any process is started for it."""
+    monkeypatch.setattr(file_reader, "MOST_FILE_BYTES", len(data) - 1)
+    toolbox.write("f", data)
+
+    result = await toolbox.with_program("/bin/false").call("file_read", path="f")
+
+    assert (result.ok, result.images) == (False, ())
+    assert sentence in result.text
+
+
 async def test_plain_tables_are_plain_text(toolbox: Toolbox) -> None:
     toolbox.write("a.csv", "name,sum\nMay,1\n")
 

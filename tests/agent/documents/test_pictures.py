@@ -37,6 +37,7 @@ async def test_a_large_picture_is_shrunk(toolbox: Toolbox, kind: str, _mime: str
 
     result = await toolbox.call("file_read", path="p")
 
+    assert result.outside
     assert "of 3000×1000 pixels, shown smaller" in result.text
     (image,) = result.images
     shown = Image.open(io.BytesIO(image.data))
