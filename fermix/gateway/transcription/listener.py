@@ -29,7 +29,7 @@ HEADER = struct.Struct("!Q")
 RATE_HZ = 16_000
 SAMPLE_BYTES = 2
 MAX_AUDIO_S = 1_800
-PIECE_S = 120  # what is listened to at once: its spectrum takes a megabyte a second
+PIECE_S = 28  # what is listened to at once: the model hears 30 s, and cuts longer sound in the middle of a sentence
 QUIET_S = 15  # a piece is cut at the quietest moment of its last seconds
 STEP = RATE_HZ // 10
 SPARE_BYTES = 1 << 30  # beyond what the loaded model has: a piece takes 150 MB, half an hour of sound 60
@@ -106,7 +106,14 @@ class _Segment(Protocol):
 
 class _Model(Protocol):
     def transcribe(
-        self, audio: _Samples, *, language: str, beam_size: int, vad_filter: bool, condition_on_previous_text: bool
+        self,
+        audio: _Samples,
+        *,
+        language: str,
+        beam_size: int,
+        temperature: float,
+        vad_filter: bool,
+        condition_on_previous_text: bool,
     ) -> tuple[Iterable[_Segment], object]: ...
 
 
@@ -182,6 +189,7 @@ class Ears:
             piece.astype("float32") / 32_768.0,
             language="en",
             beam_size=5,
+            temperature=0.0,  # it draws lots for what it hears badly otherwise, and repeats words that nobody said
             vad_filter=True,  # in silence the model hears words that nobody said
             condition_on_previous_text=False,  # or one phrase is repeated to the end
         )
