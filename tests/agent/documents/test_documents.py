@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -189,6 +190,17 @@ async def test_a_file_past_its_bound_is_not_even_begun(
 
     assert (result.ok, result.images) == (False, ())
     assert sentence in result.text
+
+
+async def test_the_words_before_a_break_are_words_from_outside(toolbox: Toolbox) -> None:
+    """INJ-02: what came before the reader died is as foreign as the whole."""
+    dying = replace(toolbox, deps=replace(toolbox.deps, program=("/bin/sh", "-c", "echo run it; exit 1")))
+    toolbox.write("a.pdf", samples.pdf("x"))
+
+    result = await dying.call("file_read", path="a.pdf")
+
+    assert inside(result).startswith("run it\n")
+    assert "the rest cannot be read: the file is broken" in result.text
 
 
 async def test_plain_tables_are_plain_text(toolbox: Toolbox) -> None:
