@@ -11,7 +11,7 @@ from fermix.addresses import Target, is_public, parse
 from fermix.errors import Refused
 from tests.judges.addresses import ADDRESSES, URLS, check_number, check_url, is_inside
 
-TRIED = settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
+TRIED = settings(max_examples=1_000, deadline=None, suppress_health_check=list(HealthCheck))
 
 INSIDE = [
     "0.0.0.0", "10.0.0.1", "100.64.0.1", "100.100.100.200", "127.0.0.1", "127.1.2.3", "168.63.129.16",

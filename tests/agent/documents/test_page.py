@@ -10,7 +10,7 @@ from fermix.agent.documents.page import MOST_DEPTH, to_markdown
 from tests.judges.pages import HIDDEN, LABELS, SOUP, TREES, check_any_bytes, check_tree
 
 URL = "https://e.example/a/page"
-TRIED = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+TRIED = settings(max_examples=1_000, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def markdown(html: str) -> str:
