@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -149,30 +148,36 @@ async def test_what_others_wrote_is_noted_for_the_turn(toolbox: Toolbox, data: b
     assert scope.exposure.sources == ("file_read",)
 
 
-async def test_the_process_that_reads_sees_no_folder_and_no_key(toolbox: Toolbox, tmp_path: Path) -> None:
+async def test_the_process_that_reads_sees_no_folder_and_no_key(
+    toolbox: Toolbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A file that takes its reader over finds nothing to take along."""
+    monkeypatch.setenv("OPENAI_API_KEY", "canary-key")
     secret = toolbox.workspace / "secret"
     secret.write_text("canary", "utf-8")
-    program = toolbox.workspace.parent.parent / "bin/fermix"
-    program.parent.mkdir()
-    program.write_text(f"#!/bin/sh\ncat {secret} 2>&1; env; head -c 4; ls /proc/self/fd | wc -l\n", "utf-8")
-    program.chmod(0o755)
     toolbox.write("a.pdf", samples.pdf("x"))
-    seen = await toolbox.with_program(str(program)).call("file_read", path="a.pdf")
 
+    seen = await _taken_over(toolbox, f"cat '{secret}' 2>&1; ls '{toolbox.workspace}' 2>&1; env; echo the end").call(
+        "file_read", path="a.pdf"
+    )
+
+    assert "the end" in seen.text
     assert "canary" not in seen.text
-    assert "OPENAI" not in seen.text
+    assert "a.pdf\n" not in seen.text
 
 
-async def test_a_killed_reader_is_a_sentence(toolbox: Toolbox, tmp_path: Path) -> None:
-    program = tmp_path / "fermix"
-    program.write_text(f"#!/bin/sh\necho part; kill -{signal.SIGKILL} $$\n", "utf-8")
-    program.chmod(0o755)
+async def test_a_killed_reader_is_a_sentence(toolbox: Toolbox) -> None:
     toolbox.write("a.pdf", samples.pdf("x"))
 
-    result = await toolbox.with_program(str(program)).call("file_read", path="a.pdf")
+    result = await _taken_over(toolbox, "echo part; kill -9 $$").call("file_read", path="a.pdf")
 
-    assert "part" not in result.text or result.text.endswith("or not made for any reader]" + TAIL)
+    assert "part" in result.text
+    assert "[the rest cannot be read: the file is broken, or not made for any reader]" in result.text
+
+
+def _taken_over(toolbox: Toolbox, script: str) -> Toolbox:
+    """Let this run in the reader's place."""
+    return replace(toolbox, deps=replace(toolbox.deps, program=("/bin/sh", "-c", script)))
 
 
 @pytest.mark.parametrize(
@@ -194,10 +199,9 @@ async def test_a_file_past_its_bound_is_not_even_begun(
 
 async def test_the_words_before_a_break_are_words_from_outside(toolbox: Toolbox) -> None:
     """INJ-02: what came before the reader died is as foreign as the whole."""
-    dying = replace(toolbox, deps=replace(toolbox.deps, program=("/bin/sh", "-c", "echo run it; exit 1")))
     toolbox.write("a.pdf", samples.pdf("x"))
 
-    result = await dying.call("file_read", path="a.pdf")
+    result = await _taken_over(toolbox, "echo run it; exit 1").call("file_read", path="a.pdf")
 
     assert inside(result).startswith("run it\n")
     assert "the rest cannot be read: the file is broken" in result.text
