@@ -24,6 +24,7 @@ from fermix.agent.model import (
     ChatRequest,
     Completion,
     Delta,
+    Purpose,
     TextDelta,
     ToolCall,
     ToolMessage,
@@ -36,6 +37,7 @@ from fermix.agent.turn import Completed
 from fermix.clock import Clock
 from fermix.errors import FermixError, LimitReached, Unusable
 from fermix.events import Events, ModelCalled
+from fermix.message import ConversationKey
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +64,17 @@ class ModelRouter(Protocol):
     @property
     def current(self) -> Route | None: ...
 
-    async def complete(self, request: ChatRequest, on_delta: OnDelta, *, turn_id: str) -> Completion: ...
+    async def complete(
+        self,
+        request: ChatRequest,
+        on_delta: OnDelta,
+        *,
+        turn_id: str,
+        purpose: Purpose = "turn",
+        key: ConversationKey | None = None,
+    ) -> Completion:
+        """Get one answer. `key` is the conversation it is booked to."""
+        ...
 
 
 class Declined(Unusable):
@@ -184,11 +196,11 @@ class _Run:
                 return completion
 
     async def _call_model(self, request: ChatRequest) -> Completion:
-        router = self._services.router
+        router, turn = self._services.router, self._scope.turn
         call = _ModelCall(self._services, self._scope)
         try:
             async with asyncio.timeout(STEP_DEADLINE_S):
-                completion = await router.complete(request, call.on_delta, turn_id=self._scope.turn.id)
+                completion = await router.complete(request, call.on_delta, turn_id=turn.id, key=turn.key)
         except TimeoutError as error:
             call.failed("error", router.current, "step deadline")
             raise LimitReached(f"no answer within {STEP_DEADLINE_S:g} s", limit="step_seconds") from error

@@ -106,6 +106,9 @@ class Usage:
         return Usage(self.input_tokens + other.input_tokens, self.output_tokens + other.output_tokens, cached)
 
 
+Purpose = Literal["turn", "compaction"]
+"""What a model call is for: a step of a turn, or the summary that makes room in a conversation."""
+
 FinishReason = Literal["stop", "tool_calls", "length", "refusal"]
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from fermix.agent.model import ChatRequest, Completion, FinishReason, TextDelta, ToolCall, Usage
+from fermix.agent.model import ChatRequest, Completion, FinishReason, Purpose, TextDelta, ToolCall, Usage
 from fermix.agent.providers.provider import ModelFacts, OnDelta, Provider, Route
+from fermix.message import ConversationKey
 
 ROUTE = Route("fake", "script-1")
 FACTS = ModelFacts(context_tokens=128_000, max_output_tokens=4_096, vision=True)
@@ -43,11 +44,21 @@ class ScriptedRouter:
 
     def __init__(self, script: Sequence[Line], facts: ModelFacts = FACTS) -> None:
         self.requests: list[ChatRequest] = []
+        self.purposes: list[Purpose] = []
         self.routes: tuple[Provider, ...] = (ScriptedRoute(self, facts),)
         self.current: Route | None = ROUTE
         self._script = list(script)
 
-    async def complete(self, request: ChatRequest, on_delta: OnDelta, *, turn_id: str) -> Completion:
+    async def complete(
+        self,
+        request: ChatRequest,
+        on_delta: OnDelta,
+        *,
+        turn_id: str,
+        purpose: Purpose = "turn",
+        key: ConversationKey | None = None,
+    ) -> Completion:
+        self.purposes.append(purpose)
         self.requests.append(request)
         line = self._script.pop(0)
         if isinstance(line, Exception):

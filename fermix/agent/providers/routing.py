@@ -13,12 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from fermix.agent.model import ChatRequest, Completion, ToolMessage
+from fermix.agent.model import ChatRequest, Completion, Purpose, ToolMessage
 from fermix.agent.providers.chain import Candidate, open_route, usable_candidates
 from fermix.agent.providers.provider import AllRoutesFailed, ErrorKind, OnDelta, Provider, ProviderFailed, Route
 from fermix.clock import Clock
 from fermix.errors import NeedsOperator
 from fermix.events import Events, ProviderChanged
+from fermix.message import ConversationKey
 from fermix.net import Net
 from fermix.protocol.methods import ProviderRow
 
@@ -108,17 +109,33 @@ class Router:
         """Every provider that is mentioned, usable or not, for `fermix status`."""
         return [*self._rows]
 
-    async def complete(self, request: ChatRequest, on_delta: OnDelta, *, turn_id: str) -> Completion:
-        """Get one answer. Raises: ProviderFailed, AllRoutesFailed, NeedsOperator."""
+    async def complete(
+        self,
+        request: ChatRequest,
+        on_delta: OnDelta,
+        *,
+        turn_id: str,
+        purpose: Purpose = "turn",
+        key: ConversationKey | None = None,
+    ) -> Completion:
+        """Get one answer; only those of the turn itself decide where it stays.
+
+        Raises: ProviderFailed, AllRoutesFailed, NeedsOperator.
+        """
+        if purpose != "turn":
+            completion, _ = await self._begin(request, on_delta, turn_id)
+            return completion
         bound = self._turns.get(turn_id)
         if bound is None or not isinstance(request.messages[-1], ToolMessage):
-            return await self._begin(request, on_delta, turn_id)
+            completion, provider = await self._begin(request, on_delta, turn_id)
+            self._remember(turn_id, provider)
+            return completion
         outcome = await self._ask(bound, request, on_delta, CONTINUATION)
         if isinstance(outcome, ProviderFailed):
             raise outcome
         return outcome
 
-    async def _begin(self, request: ChatRequest, on_delta: OnDelta, turn_id: str) -> Completion:
+    async def _begin(self, request: ChatRequest, on_delta: OnDelta, turn_id: str) -> tuple[Completion, Provider]:
         order = self._order()
         if not order:
             raise NeedsOperator("no model is configured", advice="run `fermix setup`")
@@ -130,8 +147,7 @@ class Router:
             retries = LAST_ROUTE if provider is order[-1] else OTHERS_LEFT
             outcome = await self._ask(provider, request, on_delta, retries)
             if isinstance(outcome, Completion):
-                self._remember(turn_id, provider)
-                return outcome
+                return outcome, provider
             failures.append(outcome)
             if outcome.streamed or outcome.kind not in FAILOVER:
                 break

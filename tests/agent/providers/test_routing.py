@@ -178,6 +178,17 @@ async def test_all_routes_failing_names_each() -> None:
     assert [failure.provider for failure in caught.value.failures] == ["a", "b"]
 
 
+async def test_a_summary_on_the_way_does_not_move_the_turn() -> None:
+    first, second = FakeRoute("a", "hi", ErrorKind.UNAVAILABLE, ErrorKind.QUOTA, "hi"), FakeRoute("b", "hi")
+    rig = Rig(first, second)
+    await rig.ask()
+
+    summary = await rig.router.complete(FIRST, lambda delta: None, turn_id="t1", purpose="compaction")
+
+    assert summary.provider == "b"
+    assert await rig.ask(SECOND) == "a"
+
+
 async def test_a_continuation_stays_where_the_turn_began() -> None:
     first, second = FakeRoute("a", ErrorKind.QUOTA), FakeRoute("b", "hi")
     rig = Rig(first, second)
