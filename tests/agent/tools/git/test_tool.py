@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import signal
 import socket
 import subprocess
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -428,7 +429,7 @@ def served(folder: Path) -> Iterator[str]:
         [f"{programs.stdout.strip()}/git-daemon", "--export-all", f"--base-path={folder}", "--listen=127.0.0.1",
          f"--port={port}", "--reuseaddr", "--verbose"],
         env={**ENVIRONMENT, "GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"},
-        stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip
     assert server.stderr is not None
     try:
@@ -436,6 +437,9 @@ def served(folder: Path) -> Iterator[str]:
             assert server.poll() is None
         yield f"git://127.0.0.1:{port}"
     finally:
-        server.kill()
+        os.killpg(server.pid, signal.SIGKILL)
         server.wait(WAIT_S)
         server.stderr.close()
+        with suppress(ChildProcessError):  # each connection has a process of its own, which falls to us
+            while True:
+                os.waitpid(-server.pid, 0)
