@@ -108,6 +108,16 @@ class Home:
         return self.root / "run"
 
     @property
+    def replaced(self) -> Path:
+        """What restores have put aside, a folder for each."""
+        return self.root / "replaced"
+
+    @property
+    def restoring(self) -> Path:
+        """The note of a restore that goes on."""
+        return self.root / "restoring.json"
+
+    @property
     def daemon_socket(self) -> Path:
         return self.root / "daemon.sock"
 
@@ -174,10 +184,11 @@ def write_atomic(path: Path, data: bytes, *, mode: int = PRIVATE_FILE) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)  # nothing is left to take away once it has replaced the target
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Make what was made, renamed or removed in a folder survive a power cut."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

@@ -94,6 +94,18 @@ def _revoke(argv: list[str]) -> int:
     return revoke.main(argv)
 
 
+def _backup(argv: list[str]) -> int:
+    from fermix.cli.verbs import backup
+
+    return backup.main(argv)
+
+
+def _restore(argv: list[str]) -> int:
+    from fermix.cli.verbs import restore
+
+    return restore.main(argv)
+
+
 def _version(argv: list[str]) -> int:
     from fermix.cli.verbs import version
 
@@ -147,6 +159,8 @@ VERBS = (
     Verb("sandbox", "tell or choose what tools may open and what commands get", _sandbox),
     Verb("grant", "open a folder, allow a variable, make a program a tool", _grant),
     Verb("revoke", "take such a grant back", _revoke),
+    Verb("backup", "write one file with all that Fermix remembers and how it is set up", _backup),
+    Verb("restore", "bring such a file back, or undo that", _restore),
     Verb("logs", "show the daemon's log", _logs),
     Verb("version", "print the version", _version),
     Verb("model", "fetch the local model, or tell how it stands", _model),

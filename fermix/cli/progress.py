@@ -1,8 +1,11 @@
-"""How a download looks: a bar on a terminal, a line for each tenth elsewhere. Used by the verbs that fetch."""
+"""How waiting looks. A download is a bar on a terminal and a line for each tenth elsewhere, for the verbs that fetch;
+work on our own files is one line on a terminal, and only when it takes its time.
+"""
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
@@ -12,6 +15,7 @@ if TYPE_CHECKING:
     from fermix.fetch import Report
 
 PLAIN_STEP_PERCENT = 10
+PATIENCE_S = 2.0
 
 
 def show_progress(*, silent: bool = False) -> AbstractContextManager[Report]:
@@ -61,3 +65,28 @@ def _bar() -> Generator[Report]:
             )
 
         yield report
+
+
+class PatientLine:
+    """One line on a terminal's standard error, once something takes longer than two seconds; else nothing."""
+
+    def __init__(self) -> None:
+        self._began_at = time.monotonic()
+        self._shown = ""
+
+    def __call__(self, phase: str, share: float) -> None:
+        if not sys.stderr.isatty() or time.monotonic() - self._began_at < PATIENCE_S:
+            return
+        line = f"{phase}: {share:.0%}"
+        if line != self._shown:
+            self._print(line)
+
+    def end(self) -> None:
+        """Take the line away, so that what follows begins at the margin."""
+        if self._shown:
+            self._print("")
+            print(end="\r", file=sys.stderr, flush=True)
+
+    def _print(self, line: str) -> None:
+        print(f"\r{line.ljust(len(self._shown))}", end="", file=sys.stderr, flush=True)
+        self._shown = line

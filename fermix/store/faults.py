@@ -23,13 +23,20 @@ def explain(error: sqlite3.Error, path: Path) -> FermixError | None:
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & PRIMARY_CODE
     if code in UNREADABLE:
         return damaged(path, str(error))
-    if code == sqlite3.SQLITE_FULL:
-        return NeedsOperator(f"the disk that holds {path} is full", advice="free some space there")
+    if (full := no_room(error, path)) is not None:
+        return full
     if code in UNWRITABLE:
         return unusable(path, str(error))
     if code in BUSY:
         return Unavailable(f"{path} is in use by another program")
     return None
+
+
+def no_room(error: sqlite3.Error, path: Path) -> NeedsOperator | None:
+    """Say that the disk of a file is full; None when the error is another one."""
+    if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & PRIMARY_CODE != sqlite3.SQLITE_FULL:
+        return None
+    return NeedsOperator(f"the disk that holds {path} is full", advice="free some space there")
 
 
 def unusable(path: Path, reason: str) -> NeedsOperator:
@@ -39,9 +46,19 @@ def unusable(path: Path, reason: str) -> NeedsOperator:
     )
 
 
-def damaged(path: Path, finding: str) -> NeedsOperator:
+class Damaged(NeedsOperator):
+    """A database cannot be trusted; `finding` is what SQLite says of it."""
+
+    def __init__(self, message: str, *, advice: str, finding: str) -> None:
+        super().__init__(message, advice=advice)
+        self.finding = finding
+
+
+def damaged(path: Path, finding: str) -> Damaged:
     """Say that the file cannot be trusted. It is never deleted: the owner decides what happens to it."""
-    return NeedsOperator(
+    return Damaged(
         f"{path} is damaged ({finding})",
-        advice="stop Fermix, then put a backup in its place, or move it away (also -wal and -shm) to start empty",
+        advice="stop Fermix with `fermix stop`, then put a backup back with `fermix restore FILE`, "
+        "or move it away (also -wal and -shm) to start empty",
+        finding=finding,
     )

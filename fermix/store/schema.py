@@ -66,12 +66,12 @@ def _open_or_create(path: Path) -> sqlite3.Connection:
     try:
         if not path.exists() or path.stat().st_size == 0:
             return _create(path)
-        _check_schema(path)
+        check_schema(path, path)
         if stat.S_IMODE(path.stat().st_mode) != PRIVATE_FILE:
             path.chmod(PRIVATE_FILE)  # a restored copy may have come with a wider mode
     except OSError as error:
         raise unusable(path, error.strerror or repr(error)) from error
-    return _open(path, "mode=rw")
+    return open_existing(path)
 
 
 def _create(path: Path) -> sqlite3.Connection:
@@ -102,22 +102,35 @@ def _configure(connection: sqlite3.Connection, path: Path) -> None:
         connection.execute(setting)
 
 
-def _check_schema(path: Path) -> None:
-    """Compare what is stored with what this program knows, before anything may be written."""
-    with closing(_open(path, _way_to_look(path))) as connection:
-        version = _version(connection)
+def check_schema(path: Path, named: Path) -> None:
+    """Compare what is stored with what this program knows, before anything may be written.
+
+    `named` is the file that a person knows, when `path` is a copy of it. Raises: NeedsOperator, sqlite3.Error.
+    """
+    with closing(look(path)) as connection:
+        version = version_of(connection)
         stored: Objects = connection.execute(OBJECTS).fetchall()
     if version > LATEST:
         raise NeedsOperator(
-            f"{path} was written by a newer Fermix (schema {version}, this one knows {LATEST})",
+            f"{named} was written by a newer Fermix (schema {version}, this one knows {LATEST})",
             advice="run the newer Fermix, or point FERMIX_HOME elsewhere",
         )
     differing = sorted({name for _, name, _ in set(stored) ^ set(_expected(version))})
     if differing:
         raise NeedsOperator(
-            f"the schema of {path} is not the one Fermix made: {', '.join(differing[:5])}",
-            advice="put a backup in its place, or move it away to start empty",
+            f"the schema of {named} is not the one Fermix made: {', '.join(differing[:5])}",
+            advice="put a backup back with `fermix restore FILE`, or move it away to start empty",
         )
+
+
+def look(path: Path) -> sqlite3.Connection:
+    """Open a file that nobody else writes, for reading only."""
+    return _open(path, _way_to_look(path))
+
+
+def open_existing(path: Path) -> sqlite3.Connection:
+    """Open a file that is there as any program does that takes its turn with others."""
+    return _open(path, "mode=rw")
 
 
 def _way_to_look(path: Path) -> str:
@@ -135,7 +148,7 @@ def _expected(version: int) -> Objects:
         return connection.execute(OBJECTS).fetchall()
 
 
-def _version(connection: sqlite3.Connection) -> int:
+def version_of(connection: sqlite3.Connection) -> int:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     return int(version)
 
@@ -143,7 +156,7 @@ def _version(connection: sqlite3.Connection) -> int:
 def _migrate(connection: sqlite3.Connection, up_to: int = LATEST) -> None:
     """Apply what is missing, each migration and its number in one transaction."""
     folder = resources.files("fermix.store") / "migrations"
-    for number in range(_version(connection) + 1, up_to + 1):
+    for number in range(version_of(connection) + 1, up_to + 1):
         script = (folder / MIGRATIONS[number - 1]).read_text(encoding="utf-8")
         try:
             connection.executescript(f"BEGIN IMMEDIATE;\n{script}\nPRAGMA user_version = {number};\nCOMMIT;")

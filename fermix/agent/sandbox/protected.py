@@ -62,7 +62,7 @@ def of_fermix(home: Home) -> Iterable[Path]:
     database = (home.database.with_name(home.database.name + suffix) for suffix in DATABASE_SUFFIXES)
     ours = (home.config, home.auth, home.grants, home.logs, home.traces, home.daemon_socket, home.lock, home.run)
     previous = home.config.with_name(f"{home.config.name}.previous")
-    return (*ours, previous, home.bootstrap, *database)
+    return (*ours, previous, home.bootstrap, home.replaced, *database)
 
 
 def of_the_system() -> Iterable[Path]:

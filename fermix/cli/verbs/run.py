@@ -22,6 +22,7 @@ from fermix.native.private import become_private
 from fermix.native.program import own_program
 from fermix.native.verify import verify_native_files
 from fermix.setup.sections import load_config
+from fermix.store.exchange import finish
 
 MOST_FILES = 4_096  # a thousand conversations hold a thousand connections; most systems grant 1,024 files unasked
 
@@ -43,6 +44,7 @@ def _run(home: Home, tools: Callable[[ToolDeps], Sequence[Capability]]) -> int:
     check_socket_path(home.daemon_socket)
     home.prepare()
     with hold_lock(home):
+        finish(home)
         verify_native_files()
         config = load_config(home, os.environ)
         configure_logging(home, os.environ, screen=sys.stderr)
