@@ -157,7 +157,6 @@ PLATFORMS = "the adapters of the platforms come later"
 STEERING = "a running turn cannot be steered yet"
 CALLS = "voice calls come later"
 WEB = "the web page and webhook routes come later"
-FACTS = "remembered facts come later"
 
 PLUGINS = "plugins come later"
 BROWSER = "the browser comes later"
@@ -171,8 +170,6 @@ OPEN = {
     "VOX-02": CALLS,
     "VOX-03": CALLS,
     "VOX-06": CALLS,
-    "INJ-03": FACTS,
-    "INJ-06": FACTS,
     "R-4": WEB,
     "R-5": WEB,
     "R-10": WEB,
@@ -181,7 +178,6 @@ OPEN = {
     "R-35": PLUGINS,
     "R-36": PLUGINS,
     "R-42": BROWSER,
-    "R-51": FACTS,
     "R-55": BROWSER,
     "R-56": WEB,
     "R-57": ADVISORIES,

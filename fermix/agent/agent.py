@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 
@@ -17,6 +17,7 @@ from fermix.agent.context import PromptSettings, RuntimeContext, build_context
 from fermix.agent.dispatch import Dispatcher
 from fermix.agent.loop import ModelRouter
 from fermix.agent.markers import FAILED, STOPPED, WORDLESS
+from fermix.agent.memory.facts import Remembered
 from fermix.agent.model import AssistantMessage
 from fermix.agent.prompt import load, seed
 from fermix.agent.registry import CapabilityRegistry
@@ -29,6 +30,10 @@ from fermix.home import Home
 from fermix.workers import Workers
 
 log = logging.getLogger(__name__)
+
+
+async def _nothing() -> Remembered:
+    return Remembered()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,8 @@ class AgentServices:
     events: Events
     clock: Clock
     approvals: Approvals
+    remembered: Callable[[], Awaitable[Remembered]] = _nothing
+    """The texts of the prompt that are made from the facts; a memory that cannot be read is in the answer."""
     ended: Callable[[Turn], None] = lambda _turn: None
     """Told of every turn that has ended; never waits and never raises."""
 
@@ -122,15 +129,18 @@ class Agent:
             if self._context is not None:
                 return self._context
             changes = self._changes
-            context = await self._build()
-            if changes == self._changes:
+            remembered = await self._services.remembered()
+            context = await self._build(remembered)
+            if changes == self._changes and not remembered.problem:
                 self._context = context
             return context
 
-    async def _build(self) -> RuntimeContext:
+    async def _build(self, remembered: Remembered) -> RuntimeContext:
         services = self._services
         files = await services.workers.run(load, services.home, services.settings.agent.name)
-        return build_context(services.router, services.registry, files, services.settings)
+        broken = bool(remembered.problem)
+        told = replace(files, user=remembered.user, memory=remembered.memory, memory_broken=broken)
+        return build_context(services.router, services.registry, told, services.settings)
 
 
 @contextmanager

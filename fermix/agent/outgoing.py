@@ -15,7 +15,7 @@ from fermix.agent.model import ToolCall
 from fermix.agent.providers.calls import new_call_id
 
 CALL_OPENINGS = ("<tool_call", "<function_calls", "<invoke name=", "<function=", "<|tool_call", "[TOOL_CALLS]")
-INTERNAL_OPENINGS = {"<fermix-untrusted": "</fermix-untrusted>", "<fermix-memory": "</fermix-memory>"}
+INTERNAL_OPENINGS = {"<fermix-untrusted": "</fermix-untrusted>", "<memory-context": "</memory-context>"}
 OPENINGS = CALL_OPENINGS + tuple(INTERNAL_OPENINGS)
 FENCE = "```"
 UNDECIDED = (*OPENINGS, *MARKERS, FENCE)

@@ -59,6 +59,17 @@ def why_connected(exposure: Exposure) -> str | None:
     return f"this command wants the network, after {_through(exposure)}" if exposure.outside else None
 
 
+def why_lasting(exposure: Exposure, *, rule: bool) -> str | None:
+    """Of what every later conversation will be told, or no longer told: it asks once words from outside could have
+    chosen it, and a rule for the agent also after something of this machine, where others may have written.
+    """
+    if exposure.outside:
+        return f"this lasts beyond the conversation, and comes after {_through(exposure)}"
+    if rule and (exposure.local or exposure.local_earlier):
+        return "this changes how I work from now on, and comes after things that were read on this machine"
+    return None
+
+
 def note_result(exposure: Exposure, capability: Capability, result: ToolResult) -> None:
     """Note what a turn has read with this result, as the model sees it.
 

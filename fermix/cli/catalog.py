@@ -106,6 +106,12 @@ def _restore(argv: list[str]) -> int:
     return restore.main(argv)
 
 
+def _memory(argv: list[str]) -> int:
+    from fermix.cli.verbs import memory
+
+    return memory.main(argv)
+
+
 def _version(argv: list[str]) -> int:
     from fermix.cli.verbs import version
 
@@ -161,6 +167,7 @@ VERBS = (
     Verb("revoke", "take such a grant back", _revoke),
     Verb("backup", "write one file with all that Fermix remembers and how it is set up", _backup),
     Verb("restore", "bring such a file back, or undo that", _restore),
+    Verb("memory", "tell what is remembered, forget it, bring it back", _memory),
     Verb("logs", "show the daemon's log", _logs),
     Verb("version", "print the version", _version),
     Verb("model", "fetch the local model, or tell how it stands", _model),

@@ -1,4 +1,5 @@
-"""Answer what the sandbox is asked where no daemon runs: the same answers, over the same files, under the home's lock.
+"""Answer what the sandbox and the memory are asked where no daemon runs: the same answers, over the same files, under
+the home's lock.
 
 Nothing stays open between two questions, so that a daemon can start while a person thinks.
 """
@@ -9,12 +10,9 @@ import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 
-from fermix.agent.sandbox import Policy, Sandbox, SandboxSettings
 from fermix.clock import SystemClock
-from fermix.daemon.sandbox_answers import ANSWERS
 from fermix.errors import FermixError
 from fermix.home import Home, hold_lock
-from fermix.setup.sections import SECRET_NAMES, SECTIONS, load_config
 from fermix.workers import Workers
 
 WAIT_S = 5.0  # another question like this one, from another terminal, is short
@@ -27,16 +25,32 @@ def answer(home: Home, environ: Mapping[str, str], method: str, params: Mapping[
     with hold_lock(home, wait_s=WAIT_S):
         workers = Workers()
         try:
-            settings = load_config(home, environ)[SandboxSettings]
-            sandbox = Sandbox(settings, home, NO_LAUNCH_FOLDER, Path.home(), environ, key_names=SECRET_NAMES)
-            policy = Policy(sandbox, home, SECTIONS, workers, SystemClock())
-            return dict(asyncio.run(_ask(policy, method, params)))
+            if method.startswith("memory."):
+                return dict(asyncio.run(_ask_memory(home, workers, method, params)))
+            return dict(asyncio.run(_ask_sandbox(home, environ, workers, method, params)))
         finally:
             workers.close()
 
 
-async def _ask(policy: Policy, method: str, params: Mapping[str, object]) -> Mapping[str, object]:
-    return await ANSWERS[method](policy, params)
+async def _ask_sandbox(
+    home: Home, environ: Mapping[str, str], workers: Workers, method: str, params: Mapping[str, object]
+) -> Mapping[str, object]:
+    from fermix.agent.sandbox import Policy, Sandbox, SandboxSettings
+    from fermix.daemon.sandbox_answers import ANSWERS
+    from fermix.setup.sections import SECRET_NAMES, SECTIONS, load_config
+
+    settings = load_config(home, environ)[SandboxSettings]
+    sandbox = Sandbox(settings, home, NO_LAUNCH_FOLDER, Path.home(), environ, key_names=SECRET_NAMES)
+    return await ANSWERS[method](Policy(sandbox, home, SECTIONS, workers, SystemClock()), params)
+
+
+async def _ask_memory(home: Home, workers: Workers, method: str, params: Mapping[str, object]) -> Mapping[str, object]:
+    from fermix.agent.memory.facts import Facts
+    from fermix.daemon.memory_answers import ANSWERS
+    from fermix.store import Database
+
+    async with Database.open(home.database) as database:
+        return await ANSWERS[method](Facts(database, home, workers, SystemClock()), params)
 
 
 def told(error: FermixError) -> str:

@@ -17,12 +17,14 @@ from pydantic import TypeAdapter
 
 from fermix import __version__
 from fermix.agent.memory import Conversations, Entry
+from fermix.agent.memory.facts import Facts
 from fermix.agent.model import valid_text
 from fermix.agent.sandbox import Policy
 from fermix.channels import local
 from fermix.clock import Clock
 from fermix.daemon.audience import Audience
 from fermix.daemon.health import HealthBoard, Models
+from fermix.daemon.memory_answers import memory_methods
 from fermix.daemon.params import Result, checked
 from fermix.daemon.sandbox_answers import sandbox_methods
 from fermix.daemon.socket import Call, RequestError, check_protocol
@@ -57,7 +59,10 @@ HISTORY_BYTES = (
 )  # of one answer; a client refuses a longer line, and could never show the conversation
 ENTRY_CHARS = 100_000
 IN_PERSON = frozenset(
-    {"turn.stop", "config.reload", "daemon.stop", "sandbox.variable", "sandbox.propose", "sandbox.apply"}
+    {
+        *("turn.stop", "config.reload", "daemon.stop", "sandbox.variable", "sandbox.propose", "sandbox.apply"),
+        *("memory.forget", "memory.restore", "memory.rollback"),
+    }
 )  # what no confined or spawned program may do
 MAX_ATTACHMENT_BYTES = 20 * 1024 * 1024
 
@@ -103,6 +108,7 @@ class Rooms:
     workers: Workers
     control: Control
     policy: Policy
+    facts: Facts
 
 
 class Answers:
@@ -119,6 +125,7 @@ class Answers:
             "conversation.history": self._history,
             "status": self._status,
             **sandbox_methods(rooms.policy),
+            **memory_methods(rooms.facts),
             "channels": self._channels,
             "config.reload": self._reload,
             "model.fetch": self._fetch,

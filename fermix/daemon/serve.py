@@ -20,6 +20,7 @@ from fermix.agent.agent import Agent, AgentServices
 from fermix.agent.approvals import Approvals
 from fermix.agent.capability import Capability
 from fermix.agent.memory import Conversations
+from fermix.agent.memory.facts import Facts
 from fermix.agent.providers.chain import Candidate
 from fermix.agent.providers.embedded import EmbeddedModel
 from fermix.agent.providers.local_files import LocalFiles
@@ -100,17 +101,17 @@ async def serve(start: Start) -> None:
         watchers = [traces, audience, health, ContentCheck(database)]
         await house.enter_async_context(Supervisor(watchers, OURS, events, clock))
         embedded = _embedded(start, events, clock)
-        routes = Routes(net, embedded, events, clock)
-        routes.use(start.candidates, config.core.local_model)
+        routes = _routes(start, net, embedded, events, clock)
         health.watch_models(routes)
         sandbox = _sandbox(start, workers)
         policy, approvals = Policy(sandbox, home, SECTIONS, workers, clock), Approvals(clock)
-        tools = _tools(start, policy, approvals, net, workers, lambda: control.reload())
+        facts = Facts(database, home, workers, clock, lambda: agent.invalidate())
+        tools = _tools(start, policy, approvals, net, workers, facts, lambda: control.reload())
         agent = await house.enter_async_context(
             Agent.open(
                 AgentServices(
                     tools(config, start.keys), routes.router, conversations, home, prompt_settings(config), workers,
-                    events, clock, approvals, ended=partial(_tidy, sandbox, workers),
+                    events, clock, approvals, facts.remembered, ended=partial(_tidy, sandbox, workers),
                 )
             )
         )  # fmt: skip
@@ -126,7 +127,7 @@ async def serve(start: Start) -> None:
         )
         control = Control(home, start.environ, config, start.keys, parts, stop)
         desk = answers.Rooms(
-            home, clock, gateway, local, conversations, audience, health, routes, workers, control, policy
+            home, clock, gateway, local, conversations, audience, health, routes, workers, control, policy, facts
         )
         socket = SocketServer(home.daemon_socket, Answers(desk), audience)
         health.watch_channels(watch := ChannelWatch([local], enabled_channels(config), events, clock))
@@ -146,13 +147,15 @@ def _tools(
     approvals: Approvals,
     net: Net,
     workers: Workers,
+    facts: Facts,
     reload: Callable[[], Awaitable[object]],
 ) -> BuildRegistry:
     """Return what builds all tools for a configuration and the keys found with it."""
     web, overrides = PublicWeb(net), OverrideChanges(start.home, SECTIONS, workers, reload)
     deps = ToolDeps(
-        policy.sandbox, workers, policy, approvals, start.program, net, start.config, start.keys, web, overrides
-    )
+        policy.sandbox, workers, policy, approvals, start.program, net, start.config, start.keys, web, overrides,
+        facts,
+    )  # fmt: skip
     return lambda config, keys: CapabilityRegistry(start.tools(replace(deps, config=config, keys=keys)))
 
 
@@ -181,6 +184,12 @@ def _embedded(start: Start, events: Events, clock: SystemClock) -> EmbeddedModel
     settings = start.config.core.local_model
     files = LocalFiles.of(start.home.models)
     return EmbeddedModel(settings, files, start.program, start.environ, events, clock)
+
+
+def _routes(start: Start, net: Net, embedded: EmbeddedModel, events: Events, clock: SystemClock) -> Routes:
+    routes = Routes(net, embedded, events, clock)
+    routes.use(start.candidates, start.config.core.local_model)
+    return routes
 
 
 def _media(start: Start, net: Net, workers: Workers, clock: SystemClock) -> tuple[ChosenTranscriber, MediaStep]:

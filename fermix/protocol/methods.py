@@ -262,5 +262,7 @@ METHODS = (
     *("hello", "message.send", "turn.stop", "events.subscribe", "conversation.list", "conversation.history"),
     *("status", "channels", "config.reload", "model.fetch", "daemon.stop"),
     *("sandbox.status", "sandbox.explain", "sandbox.variable", "sandbox.propose", "sandbox.apply"),
+    *("memory.list", "memory.show", "memory.forget", "memory.restore", "memory.rollback", "memory.history"),
+    *("memory.revisions", "memory.revision"),
 )
-"""The sandbox's are written down in protocol/sandbox.py."""
+"""Those of the sandbox and of the memory are written down in protocol/sandbox.py and protocol/memory.py."""

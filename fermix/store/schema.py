@@ -20,7 +20,7 @@ from fermix.errors import NeedsOperator
 from fermix.home import PRIVATE_FILE
 from fermix.store.faults import damaged, unusable
 
-MIGRATIONS = ("0001_base.sql", "0002_ledger.sql")
+MIGRATIONS = ("0001_base.sql", "0002_ledger.sql", "0003_facts.sql")
 LATEST = len(MIGRATIONS)
 BUSY_TIMEOUT_S = 5.0  # another process (a backup, a second client) may hold the file this long
 SETTINGS = ("PRAGMA foreign_keys = ON", "PRAGMA trusted_schema = OFF", "PRAGMA synchronous = NORMAL")

@@ -266,13 +266,13 @@ async def test_internal_element_in_an_answer_is_dropped_and_logged(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     """DLV-13: it is left out of stream, reply and history, and the log records that."""
-    echoed = "<fermix-memory>\nLikes tea.\n</fermix-memory>\nYou like tea."
+    echoed = "<memory-context>\nLikes tea.\n</memory-context>\nYou like tea."
 
     outcome = await stage.play([says(echoed)])
 
     assert (outcome.text, stage.port.streamed_text) == ("You like tea.", "You like tea.")
     assert outcome.new_messages == (AssistantMessage("You like tea."),)
-    assert "internal parts left out of an answer: fermix-memory" in caplog.text
+    assert "internal parts left out of an answer: memory-context" in caplog.text
 
 
 async def test_all_kinds_of_progress_reach_the_port(stage: Stage) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from fermix.agent.approvals import Approvals
 from fermix.agent.memory import Conversations
+from fermix.agent.memory.facts import Facts
 from fermix.channels.catalog import LOCAL
 from fermix.channels.local import LocalChannel
 from fermix.daemon import answers
@@ -117,6 +118,7 @@ class House:
     control: FakeControl
     conversations: Conversations
     approvals: Approvals
+    facts: Facts
     dialled: list[Dial] = field(default_factory=list)
 
     async def dial(self, *, hello: bool = True) -> Dial:
@@ -224,6 +226,7 @@ async def opened(root: Path, *, wrap: Callable[[Answers], Any] | None = None) ->
         models, control, agent = FakeModels(), FakeControl(), FakeAgent()
         health.watch_models(models)
         ledger, authorizer, approvals = Ledger(database, clock), Authorizer(LOCAL), Approvals(clock)
+        facts = Facts(database, home, workers, clock)
         policy = stack.enter_context(policy_in(root, clock))
         gateway = await stack.enter_async_context(
             Gateway.open(
@@ -244,12 +247,13 @@ async def opened(root: Path, *, wrap: Callable[[Answers], Any] | None = None) ->
             workers,
             control,
             policy,
+            facts,
         )
         methods = Answers(rooms)
         server = SocketServer(home.daemon_socket, wrap(methods) if wrap else methods, audience)
         await stack.enter_async_context(running(audience.run))
         await stack.enter_async_context(running(server.run))
-        house = House(home, events, agent, gateway, audience, control, conversations, approvals)
+        house = House(home, events, agent, gateway, audience, control, conversations, approvals, facts)
         yield house
         for dial in house.dialled:
             dial.close()

@@ -80,17 +80,18 @@ async def test_a_failing_migration_leaves_the_old_schema(folder: Path, monkeypat
     path = folder / "memory.db"
     async with Database.open(path) as database:
         await database.run(add("one"))
-    broken = folder / "0003_broken.sql"
+    version = schema.LATEST
+    broken = folder / "9999_broken.sql"
     broken.write_text("CREATE TABLE extra (a); CREATE TABLE extra (a);", encoding="utf-8")
     monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, str(broken)))
-    monkeypatch.setattr(schema._migrate, "__defaults__", (3,))
+    monkeypatch.setattr(schema._migrate, "__defaults__", (len(schema.MIGRATIONS),))
 
     with pytest.raises(sqlite3.OperationalError, match="already exists"):
         async with Database.open(path):
             pass
 
     with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (2,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (version,)
         assert connection.execute("SELECT name FROM sqlite_schema WHERE name = 'extra'").fetchall() == []
 
 

@@ -1,12 +1,15 @@
-"""The owner's prompt files: `bootstrap/<agent>/` for who the agent is, `memory/<agent>/` for what it remembers.
+"""The owner's prompt files in `bootstrap/<agent>/`: who the agent is and how it works.
 
 Plain functions for the worker pool, called by the agent: `seed` at its start, `load` whenever the runtime context
-is built. Seeding writes only what is missing; loading writes nothing. A required file that is missing or blank is
-taken from the text we ship.
+is built. Seeding writes what is missing, and brings rules that are still a text we shipped up to the one we ship now;
+what an owner has written stays as it is. Loading writes nothing. A required file that is missing or blank is taken
+from the text we ship.
 """
 
 from __future__ import annotations
 
+import hashlib
+import logging
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -14,14 +17,14 @@ from pathlib import Path
 from fermix.errors import ConfigError, NeedsOperator
 from fermix.home import Home, write_atomic
 
+log = logging.getLogger(__name__)
+
 MAX_FILE_BYTES = 65_536  # about 16,000 tokens in every request; more is a mistake, not a persona
 
 IDENTITY = "IDENTITY.md"
 RULES = "FERMIX.md"
 SOUL = "SOUL.md"
 COMPACT = "COMPACT.md"
-USER = "USER.md"
-MEMORY = "MEMORY.md"
 SEEDED = (IDENTITY, RULES)
 
 _DEFAULTS = files("fermix.agent.prompt") / "defaults"
@@ -29,9 +32,23 @@ SHIPPED = {name: (_DEFAULTS / name).read_text(encoding="utf-8") for name in (*SE
 """Read with the import: the files of a frozen program may be gone when a turn wants them (faults.md, PKG-02)."""
 
 
+EVER_SHIPPED = {
+    RULES: (
+        "ec1eb636358aaa0d17b90ba12aee1fe990554687902d8032de8e8765ad25c9d1",
+        "4c490fee434796179d14a3811bf47e98938ac99a7edf6e3ae48f0f7baaa85379",
+        "19146d501062b722ee9e0419082718c770bca64ff060d50f24eb01448e10a1bb",
+    ),
+}
+"""The SHA-256 of every text that was ever shipped as a file, the newest last: a file that is one of them was never
+edited. Who the agent is (IDENTITY.md) belongs to the owner from the first day.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class PromptFiles:
-    """The texts as they go into the prompt; "" where an optional file is missing or blank. `compact` is shipped."""
+    """The texts as they go into the prompt; "" where an optional file is missing or blank. `compact` is shipped, `user`
+    and `memory` are made from the facts; `memory_broken` says that those could not be read.
+    """
 
     identity: str
     rules: str
@@ -39,6 +56,7 @@ class PromptFiles:
     user: str
     memory: str
     compact: str
+    memory_broken: bool = False
 
 
 def shipped(name: str, agent_name: str) -> str:
@@ -47,15 +65,15 @@ def shipped(name: str, agent_name: str) -> str:
 
 
 def seed(home: Home, agent_name: str) -> tuple[str, ...]:
-    """Write the shipped files that are missing and return their names; what exists stays as it is.
+    """Write the shipped files that are missing or that an older Fermix shipped, and return their names.
 
     Raises: NeedsOperator when one cannot be written.
     """
-    return tuple(name for name in SEEDED if _write_new(home.bootstrap / name, shipped(name, agent_name)))
+    return tuple(name for name in SEEDED if _seed(home.bootstrap / name, shipped(name, agent_name)))
 
 
 def load(home: Home, agent_name: str) -> PromptFiles:
-    """Read all prompt files.
+    """Read all bootstrap files; what is remembered is put in by the caller.
 
     Raises: ConfigError naming the file that cannot be used.
     """
@@ -63,21 +81,36 @@ def load(home: Home, agent_name: str) -> PromptFiles:
         identity=_read(home.bootstrap / IDENTITY) or shipped(IDENTITY, agent_name).strip(),
         rules=_read(home.bootstrap / RULES) or shipped(RULES, agent_name).strip(),
         soul=_read(home.bootstrap / SOUL),
-        user=_read(home.memory / USER),
-        memory=_read(home.memory / MEMORY),
+        user="",
+        memory="",
         compact=shipped(COMPACT, agent_name).strip(),
     )
 
 
-def _write_new(path: Path, text: str) -> bool:
+def _seed(path: Path, text: str) -> bool:
     if path.is_symlink() or path.exists():
-        return False
+        if not _is_outdated(path):
+            return False
+        log.info("%s was still the text of an older Fermix and is the new one now", path.name)
     try:
         write_atomic(path, text.encode("utf-8"))  # half a file would be taken for the owner's own
     except OSError as error:
         advice = "free space or set FERMIX_HOME to a folder you can write"
         raise NeedsOperator(f"cannot write {path}: {error.strerror}", advice=advice) from error
     return True
+
+
+def _is_outdated(path: Path) -> bool:
+    """Tell whether a file is a text that we shipped once and ship no more. What cannot be read is the owner's."""
+    earlier = EVER_SHIPPED.get(path.name, ())[:-1]
+    if not earlier or path.is_symlink():
+        return False
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+    except OSError:
+        return False
+    return hashlib.sha256(data).hexdigest() in earlier
 
 
 def _read(path: Path) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fermix.agent.approvals import Approvals
 from fermix.agent.capability import Capability
 from fermix.agent.documents.reading import Reading
+from fermix.agent.memory.facts import Facts
 from fermix.agent.providers.override_changes import OverrideChanges
 from fermix.agent.sandbox import Policy, Sandbox
 from fermix.agent.tools import (
@@ -17,6 +18,7 @@ from fermix.agent.tools import (
     files,
     git,
     image,
+    memory,
     messaging,
     recall,
     routing,
@@ -52,6 +54,7 @@ class ToolDeps:
     keys: Mapping[str, Secret]
     web: PublicWeb
     overrides: OverrideChanges
+    facts: Facts
 
 
 def build_tools(deps: ToolDeps) -> tuple[Capability, ...]:
@@ -68,6 +71,7 @@ def build_tools(deps: ToolDeps) -> tuple[Capability, ...]:
         *web.tools(deps.web, reading),
         *web_search.tools(deps.config[WebSearchSettings], deps.keys, deps.net, deps.web, reading),
         *image.tools(deps.sandbox, deps.workers, deps.net, image.find_backend(deps.config, deps.keys)),
+        *memory.tools(deps.facts),
         *routing.tools(deps.overrides, deps.approvals),
         *messaging.tools(deps.sandbox, deps.workers),
         *recall.tools(),

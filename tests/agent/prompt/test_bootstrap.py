@@ -59,11 +59,10 @@ def test_texts_of_the_owner_are_used_and_blank_ones_are_not(home: Home) -> None:
     (home.bootstrap / "IDENTITY.md").write_text("\ufeffI am me.\n", encoding="utf-8")
     (home.bootstrap / "FERMIX.md").write_text(" \n", encoding="utf-8")
     (home.bootstrap / "SOUL.md").write_text("Warm.", encoding="utf-8")
-    (home.memory / "USER.md").write_text("Likes tea.", encoding="utf-8")
 
     loaded = load(home, "Ada")
 
-    assert (loaded.identity, loaded.soul, loaded.user) == ("I am me.", "Warm.", "Likes tea.")
+    assert (loaded.identity, loaded.soul) == ("I am me.", "Warm.")
     assert loaded.rules == shipped("FERMIX.md", "Ada").strip()
 
 
