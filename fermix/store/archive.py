@@ -7,11 +7,13 @@ is unpacked to.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import zipfile
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import IO, Literal
@@ -82,15 +84,13 @@ def read_manifest(path: Path, home: Home) -> Manifest:
             begins = file.read(len(DATABASE_BEGINS))
         if not begins.startswith(ZIP_BEGINS):
             raise _foreign(path, begins)
-        with zipfile.ZipFile(path) as archive:
+        with _opened(path) as archive:
             if MANIFEST not in archive.namelist():
                 raise _foreign(path, begins)
             with archive.open(MANIFEST) as stored:
                 text = stored.read(MOST_MANIFEST_BYTES)
     except OSError as error:
         raise NeedsOperator(f"cannot read {path}: {error.strerror or error}", advice="name another file") from error
-    except BROKEN as error:
-        raise damaged(path, str(error)) from error
     return _judged(path, text, home)
 
 
@@ -100,30 +100,41 @@ def unpack(path: Path, manifest: Manifest, folder: Path, report: Report) -> None
     Raises: NeedsOperator when something is missing or not as it was written, OSError when there is no room.
     """
     progress = _Progress("unpacking", manifest.unpacked_bytes, report)
-    try:
-        with zipfile.ZipFile(path) as archive:
-            for name, member in manifest.files.items():
-                with archive.open(name) as source, _new_file(folder, name) as into:
-                    if _pour(source, into, progress, most_bytes=member.size_bytes) != member:
-                        raise damaged(path, f"{name} is not what it was")
-                    into.flush()
-                    os.fsync(into.fileno())
-    except BROKEN as error:
-        raise damaged(path, str(error)) from error
+    with _opened(path) as archive:
+        for name, member in manifest.files.items():
+            with archive.open(name) as source, _new_file(folder, name) as into:
+                if _pour(source, into, progress, most_bytes=member.size_bytes) != member:
+                    raise damaged(path, f"{name} is not what it was")
+                into.flush()
+                os.fsync(into.fileno())
 
 
 def reads_back(path: Path, manifest: Manifest, report: Report) -> bool:
     """Read every file of a backup and tell whether each is what the manifest says. Raises: OSError."""
     progress = _Progress("reading back", manifest.unpacked_bytes, report)
     try:
-        with zipfile.ZipFile(path) as archive:
+        with _opened(path) as archive:
             for name, member in manifest.files.items():
                 with archive.open(name) as source:
                     if _pour(source, None, progress, most_bytes=member.size_bytes) != member:
                         return False
-    except BROKEN:
+    except NeedsOperator:
         return False
     return True
+
+
+@contextmanager
+def _opened(path: Path) -> Generator[zipfile.ZipFile]:
+    """Open a backup. Raises: NeedsOperator when its bytes, read by the caller, are not those of a backup; OSError."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            yield archive
+    except BROKEN as error:
+        raise damaged(path, str(error)) from error
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a place before its beginning, where a damaged directory leads
+            raise
+        raise damaged(path, "its directory leads nowhere") from error
 
 
 class _Progress:

@@ -1,6 +1,6 @@
 """The check of the whole file, as a service of the daemon. It runs beside everything else and disturbs nothing.
 
-After an unclean stop `Database.open` has checked already, before anybody read; then this has nothing to do.
+After an unclean stop `Database.open` has checked a small file already, before anybody read; then nothing is to do.
 A damaged file parks the service, and the reason is what `fermix status` shows.
 """
 

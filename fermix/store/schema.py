@@ -20,9 +20,10 @@ from fermix.errors import NeedsOperator
 from fermix.home import PRIVATE_FILE
 from fermix.store.faults import damaged, unusable
 
-MIGRATIONS = ("0001_base.sql", "0002_ledger.sql", "0003_facts.sql")
+MIGRATIONS = ("0001_base.sql", "0002_ledger.sql", "0003_facts.sql", "0004_listing.sql")
 LATEST = len(MIGRATIONS)
 BUSY_TIMEOUT_S = 5.0  # another process (a backup, a second client) may hold the file this long
+MOST_CHECKED_BYTES = 16 * 1_048_576  # a tenth of a second; a kill cannot damage the file, so larger ones may wait
 SETTINGS = ("PRAGMA foreign_keys = ON", "PRAGMA trusted_schema = OFF", "PRAGMA synchronous = NORMAL")
 QUICK_CHECK = "PRAGMA quick_check(1)"
 OBJECTS = "SELECT type, name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY type, name"
@@ -33,17 +34,19 @@ Objects = list[tuple[str, str, str]]
 def connect(path: Path) -> tuple[sqlite3.Connection, bool]:
     """Open the database for writing, make it when it is absent, and bring it to the latest schema.
 
-    Returns whether the content was checked, which happens after an unclean stop. Raises: NeedsOperator, sqlite3.Error.
+    Returns whether the content was checked, which happens after an unclean stop unless the file is so large that a
+    start would feel it. Raises: NeedsOperator, sqlite3.Error.
     """
     unclean = _beside(path, "-wal").exists()  # SQLite removes this file when it closes well
     with ExitStack() as undo:
         connection = undo.enter_context(closing(_open_or_create(path)))
-        if unclean:
+        check_now = unclean and path.stat().st_size <= MOST_CHECKED_BYTES
+        if check_now:
             check_content(connection.execute(QUICK_CHECK).fetchone(), path)
         _configure(connection, path)
         _migrate(connection)
         undo.pop_all()
-    return connection, unclean
+    return connection, check_now
 
 
 def reading_address(path: Path) -> str:

@@ -215,8 +215,7 @@ async def test_a_backup_cut_off_or_garbled_anywhere_is_refused_or_whole(tmp_path
     for cut in range(0, len(whole), len(whole) // 25):
         bad.write_bytes(whole[:cut])
         await refused(home, bad)
-    step = len(whole) // 40
-    for offset in range(0, len(whole), step):
+    for offset in [*range(0, len(whole), len(whole) // 40), *range(len(whole) - 400, len(whole), 9)]:
         bad.write_bytes(
             whole[:offset] + bytes(byte ^ 0x55 for byte in whole[offset : offset + 8]) + whole[offset + 8 :]
         )

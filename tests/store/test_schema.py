@@ -184,6 +184,20 @@ async def test_damage_inside_is_found_at_once_after_an_unclean_stop(folder: Path
             pass
 
 
+async def test_a_large_file_is_checked_in_the_background_also_after_an_unclean_stop(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Issue "Memory that lasts", numbers: the check of a gigabyte takes seconds; a start may not."""
+    path = folder / "memory.db"
+    await fill_and_spoil(path)
+    path.with_name("memory.db-wal").touch()
+    monkeypatch.setattr(schema, "MOST_CHECKED_BYTES", path.stat().st_size - 1)
+
+    async with Database.open(path) as database:
+        with pytest.raises(NeedsOperator, match=r"memory\.db is damaged"):
+            await database.check()
+
+
 async def test_a_file_spoiled_under_way_is_found_by_reads_and_by_the_check(folder: Path):
     path = folder / "memory.db"
     async with Database.open(path):

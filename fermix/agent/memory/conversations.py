@@ -44,20 +44,44 @@ _LOAD = (
     f" WHERE {_CONVERSATION} AND session = (SELECT MAX(session) FROM messages WHERE {_CONVERSATION})"
     " AND kind IN ('chat_message', 'note', 'fence') ORDER BY id DESC LIMIT ?"
 )
-_LIST = """
-WITH latest AS (
-    SELECT channel, chat_id, thread_scope, MAX(session) AS session FROM messages
-    WHERE agent_id = ? AND owner_id = ? AND channel = ? GROUP BY channel, chat_id, thread_scope
-), shown AS (
-    SELECT m.channel, m.chat_id, m.thread_scope, MAX(m.created_at) AS last_at, COUNT(*) AS messages,
-        MAX(m.id) AS last_id, MIN(m.id) FILTER (WHERE m.role = 'user') AS first_id
-    FROM messages AS m JOIN latest USING (channel, chat_id, thread_scope, session)
-    WHERE m.agent_id = ? AND m.owner_id = ? AND m.kind = 'chat_message' AND m.role != 'tool' AND m.content != ''
-    GROUP BY m.channel, m.chat_id, m.thread_scope
+_SHOWN = "kind = 'chat_message' AND role != 'tool' AND content != ''"  # as the index messages_shown has it
+_HERE = "m.agent_id = ?1 AND m.owner_id = ?2 AND m.channel = ?3"
+_LIST = f"""
+WITH RECURSIVE chats (chat_id) AS (
+    SELECT MIN(chat_id) FROM messages AS m WHERE {_HERE}
+    UNION ALL
+    SELECT (SELECT MIN(m.chat_id) FROM messages AS m WHERE {_HERE} AND m.chat_id > c.chat_id)
+    FROM chats AS c WHERE c.chat_id IS NOT NULL
+), threads (chat_id, thread_scope) AS (
+    SELECT c.chat_id, (SELECT MIN(m.thread_scope) FROM messages AS m WHERE {_HERE} AND m.chat_id = c.chat_id)
+    FROM chats AS c WHERE c.chat_id IS NOT NULL
+    UNION ALL
+    SELECT t.chat_id, (
+        SELECT MIN(m.thread_scope) FROM messages AS m
+        WHERE {_HERE} AND m.chat_id = t.chat_id AND m.thread_scope > t.thread_scope
+    ) FROM threads AS t WHERE t.thread_scope IS NOT NULL
+), latest AS (
+    SELECT t.chat_id, t.thread_scope, (
+        SELECT MAX(m.session) FROM messages AS m
+        WHERE {_HERE} AND m.chat_id = t.chat_id AND m.thread_scope = t.thread_scope
+    ) AS session FROM threads AS t WHERE t.thread_scope IS NOT NULL
+), newest AS (
+    SELECT * FROM (
+        SELECT l.*, (
+            SELECT MAX(m.id) FROM messages AS m WHERE {_HERE} AND m.chat_id = l.chat_id
+            AND m.thread_scope = l.thread_scope AND m.session = l.session AND {_SHOWN}
+        ) AS last_id FROM latest AS l
+    ) WHERE last_id IS NOT NULL ORDER BY last_id DESC LIMIT ?4
 )
-SELECT s.channel, s.chat_id, s.thread_scope, COALESCE(f.content, ''), s.last_at, s.messages
-FROM shown AS s LEFT JOIN messages AS f ON f.id = s.first_id ORDER BY s.last_id DESC LIMIT ?
+SELECT ?3, n.chat_id, n.thread_scope, COALESCE((
+    SELECT m.content FROM messages AS m WHERE {_HERE} AND m.chat_id = n.chat_id
+    AND m.thread_scope = n.thread_scope AND m.session = n.session AND {_SHOWN} AND m.role = 'user' ORDER BY m.id LIMIT 1
+), ''), (SELECT created_at FROM messages WHERE id = n.last_id), (
+    SELECT COUNT(*) FROM messages AS m WHERE {_HERE} AND m.chat_id = n.chat_id
+    AND m.thread_scope = n.thread_scope AND m.session = n.session AND {_SHOWN}
+) FROM newest AS n ORDER BY n.last_id DESC
 """
+"""Goes from conversation to conversation by the index instead of through their rows; ?4 is how many are wanted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +203,7 @@ class Conversations:
         Raises: LimitReached when rows wait for the disk for too long, NeedsOperator when it cannot be read.
         """
         await self._writer.flush()
-        rows = await self._database.read(_LIST, (AGENT_ID, OWNER_ID, channel, AGENT_ID, OWNER_ID, MOST_LISTED))
+        rows = await self._database.read(_LIST, (AGENT_ID, OWNER_ID, channel, MOST_LISTED))
         return tuple(_summary(row) for row in rows)
 
     async def flush(self) -> None:

@@ -427,3 +427,33 @@ async def test_why_a_turn_failed_stays_for_the_screen_and_not_for_the_model(worl
     async with world.open() as conversations:
         assert [entry.text for entry in await conversations.entries(KEY, 9)] == ["a", "ollama does not run: start it."]
         assert await conversations.history(KEY) == (UserMessage("a"), AssistantMessage("[failed]"))
+
+
+@pytest.mark.parametrize("query", ["_LIST", "_LOAD"])
+async def test_no_query_goes_through_all_that_was_ever_said(tmp_path: Path, query: str):
+    """Issue "Memory that lasts", numbers: with a million messages a list and a conversation are there at once."""
+    conversation = ("main", "default", *KEY)
+    parameters = ("main", "default", "cli", 200) if query == "_LIST" else (*conversation, *conversation, 1_000)
+    async with Database.open(tmp_path / "memory.db") as database:
+        plan = await database.read("EXPLAIN QUERY PLAN " + getattr(module, query), parameters)
+
+    looked_at = [str(row[3]) for row in plan]
+    assert any("messages" in line for line in looked_at)
+    assert [line for line in looked_at if line.startswith(("SCAN m", "USE TEMP B-TREE FOR GROUP"))] == []
+
+
+async def test_a_list_knows_threads_cleared_conversations_and_what_is_no_line(world: World):
+    """One summary for each conversation with lines of its current session; notes, calls and results are none."""
+    async with world.open() as conversations:
+        keys = [ConversationKey("cli", chat, thread) for chat in ("a", "b") for thread in ("root", "t1")]
+        for key in keys:
+            await conversations.append(key, UserMessage(f"hello {key.chat_id} {key.thread}"))
+        await conversations.clear(keys[1])
+        await conversations.append(keys[2], Note("only a note"), AssistantMessage("answer"))
+        found = await conversations.listing("cli")
+
+    assert [(line.key, line.title, line.messages) for line in found] == [
+        (keys[2], "hello b root", 2),
+        (keys[3], "hello b t1", 1),
+        (keys[0], "hello a root", 1),
+    ]
