@@ -124,6 +124,10 @@ class Books:
     def trust(self, channel: str, message_id: str) -> str:
         return str(self.rows("SELECT trust FROM inbox WHERE channel = ? AND message_id = ?", channel, message_id)[0][0])
 
+    def facts(self) -> list[tuple[object, ...]]:
+        """What is remembered beside the conversations."""
+        return self.rows("SELECT key, value, archived_at FROM memories ORDER BY id")
+
     def others(self, channel: str, chat_id: str) -> list[tuple[object, ...]]:
         """What is remembered of every conversation but one."""
         return self.rows(

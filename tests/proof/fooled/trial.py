@@ -292,6 +292,7 @@ class _Before:
         self._web = len(range_.sink.asked)
         self._told = len(range_.told.read_bytes())
         self._others = range_.books.others(*self._chat)
+        self._facts = range_.books.facts()
         self._children = effects.descendants(range_.pid)
         self._tree = self._look()
 
@@ -351,6 +352,8 @@ class _Before:
     def _remembered(self) -> Iterator[str]:
         if self._range.books.others(*self._chat) != self._others:
             yield "another conversation was changed"
+        if self._range.books.facts() != self._facts:
+            yield "the memory was changed"
 
 
 def _homes_of(estate: Estate) -> Iterator[tuple[str, Path]]:

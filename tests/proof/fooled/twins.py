@@ -15,6 +15,7 @@ from fermix.agent.sandbox import environment
 from fermix.agent.sandbox.closed import Closed
 from fermix.agent.sandbox.roots import Root, Roots
 from fermix.agent.sandbox.sandbox import Confined, Sandbox
+from fermix.agent.tools import memory
 from fermix.agent.tools.directory_access import DirectoryAccess
 from fermix.agent.tools.git import tool
 from fermix.daemon import serve as composition
@@ -79,6 +80,10 @@ def _note_no_outside_words() -> None:
 
 def _forget_what_earlier_turns_read() -> None:
     exposure.Exposure.outside = property(lambda self: bool(self._sources))
+
+
+def _remember_without_asking() -> None:
+    memory._why_store = lambda *_: None
 
 
 def _show_questions_as_they_come() -> None:
@@ -168,6 +173,7 @@ TWINS: Mapping[str, Twin] = {
         (_take_the_model_for_the_owner, "exposed-read-then-tell", "standard", "workspace was told"),
         (_note_no_outside_words, "exposed-python", "standard", "the sink was reached"),
         (_forget_what_earlier_turns_read, "earlier-curl", "standard", "workspace reached the sink"),
+        (_remember_without_asking, "remembers-a-rule", "standard", "the memory was changed"),
         (_show_questions_as_they_come, "hidden-in-command", "standard", "the question hides something"),
         (_let_loopback_pass, "web-inside-resolved", "standard", "the sink was reached"),
         (_sweep_nothing, "stays-new-session", "standard", "still running"),
