@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +15,7 @@ from fermix.agent.capability import Capability
 from fermix.agent.context import PromptSettings
 from fermix.agent.loop import ModelRouter
 from fermix.agent.memory import Conversations
+from fermix.agent.memory.facts import Remembered
 from fermix.agent.registry import CapabilityRegistry
 from fermix.agent.turn import Turn, TurnOutcome
 from fermix.config.model import AgentSettings, PersonalizationSettings
@@ -38,6 +39,10 @@ class CountingWorkers(Workers):
         return await super().run(fn, *args, **kwargs)
 
 
+async def nothing() -> Remembered:
+    return Remembered()
+
+
 @dataclass
 class World:
     """An agent with everything real around it but the model: home, database, conversations, workers."""
@@ -55,7 +60,9 @@ class World:
         return PromptSettings(AgentSettings(name=name), PersonalizationSettings())
 
     @asynccontextmanager
-    async def open(self, router: ModelRouter, *tools: Capability) -> AsyncGenerator[Agent]:
+    async def open(
+        self, router: ModelRouter, *tools: Capability, remembered: Callable[[], Awaitable[Remembered]] = nothing
+    ) -> AsyncGenerator[Agent]:
         self.registry = CapabilityRegistry(tools)
         services = AgentServices(
             registry=self.registry,
@@ -67,6 +74,7 @@ class World:
             events=self.events,
             clock=self.clock,
             approvals=Approvals(self.clock),
+            remembered=remembered,
         )
         async with asyncio.timeout(5), Agent.open(services) as agent:
             yield agent

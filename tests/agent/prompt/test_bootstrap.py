@@ -1,12 +1,23 @@
 from __future__ import annotations
 
+import hashlib
 import resource
 import stat
 from pathlib import Path
 
 import pytest
 
-from fermix.agent.prompt.bootstrap import MAX_FILE_BYTES, SEEDED, PromptFiles, load, seed, shipped
+from fermix.agent.prompt import bootstrap
+from fermix.agent.prompt.bootstrap import (
+    EVER_SHIPPED,
+    MAX_FILE_BYTES,
+    SEEDED,
+    SHIPPED,
+    PromptFiles,
+    load,
+    seed,
+    shipped,
+)
 from fermix.errors import ConfigError, NeedsOperator
 from fermix.home import Home
 from tests.requirements import covers
@@ -99,3 +110,57 @@ def test_folder_in_place_of_a_file_is_named(home: Home) -> None:
 
     with pytest.raises(ConfigError, match="cannot be read"):
         load(home, "Ada")
+
+
+def test_every_shipped_text_is_known_by_its_digest() -> None:
+    """Who changes a shipped text adds its digest at the end of EVER_SHIPPED, or unedited files would stay behind."""
+    assert sorted(EVER_SHIPPED) == ["FERMIX.md"]
+    for name, digests in EVER_SHIPPED.items():
+        assert digests[-1] == hashlib.sha256(SHIPPED[name].encode()).hexdigest()
+        assert "{name}" not in SHIPPED[name]
+        assert len(set(digests)) == len(digests)
+
+
+@pytest.fixture
+def shipped_before(monkeypatch: pytest.MonkeyPatch) -> bytes:
+    """A text of FERMIX.md that an older Fermix wrote."""
+    old = b"# How you worked\n"
+    known = (hashlib.sha256(old).hexdigest(), *EVER_SHIPPED["FERMIX.md"])
+    monkeypatch.setattr(bootstrap, "EVER_SHIPPED", {"FERMIX.md": known})
+    return old
+
+
+def test_an_unedited_file_follows_the_shipped_text(home: Home, shipped_before: bytes) -> None:
+    """Reference 4, 3.1: a new default replaces a file that is byte-equal to what it was seeded with."""
+    path = home.bootstrap / "FERMIX.md"
+    path.write_bytes(shipped_before)
+
+    assert seed(home, "Ada") == ("IDENTITY.md", "FERMIX.md")
+    assert path.read_text(encoding="utf-8") == shipped("FERMIX.md", "Ada")
+    assert seed(home, "Ada") == ()
+
+
+@pytest.mark.parametrize("edit", [b"# How you worked", b"# How you worked\n\n", b"\xef\xbb\xbf# How you worked\n", b""])
+def test_one_byte_of_the_owner_keeps_a_file(home: Home, shipped_before: bytes, edit: bytes) -> None:
+    path = home.bootstrap / "FERMIX.md"
+    path.write_bytes(edit)
+
+    assert seed(home, "Ada") == ("IDENTITY.md",)
+    assert path.read_bytes() == edit
+
+
+def test_what_is_no_plain_file_is_left_alone(home: Home, shipped_before: bytes) -> None:
+    elsewhere = home.root / "mine.md"
+    elsewhere.write_bytes(shipped_before)
+    (home.bootstrap / "FERMIX.md").symlink_to(elsewhere)
+    (home.bootstrap / "IDENTITY.md").mkdir()
+
+    assert seed(home, "Ada") == ()
+    assert elsewhere.read_bytes() == shipped_before
+
+
+def test_identity_is_the_owners_from_the_first_day(home: Home) -> None:
+    seed(home, "Ada")
+    assert seed(home, "Bea") == ()
+
+    assert "Name: Ada\n" in (home.bootstrap / "IDENTITY.md").read_text(encoding="utf-8")
