@@ -24,6 +24,7 @@ TABLE = {
     r"memory\.db(-wal|-shm)?": 0o600,
     r"(memory|bootstrap)(/main)?": 0o700,
     r"bootstrap/main/(IDENTITY|FERMIX)\.md": 0o600,
+    r"memory/main/(USER|MEMORY)\.md": 0o600,
     r"workspace|skills|plugins|grants|logs|traces|job_runs|models|run(/commands)?": 0o700,
     r"logs/fermix\.log": 0o600,
     rf"traces/{DAY}": 0o700,
@@ -36,6 +37,7 @@ MUST = (
     "auth.json",
     "memory.db",
     "memory/main",
+    "memory/main/USER.md",
     "bootstrap/main/IDENTITY.md",
     "workspace",
     "skills",
@@ -45,6 +47,9 @@ MUST = (
     "job_runs",
     "daemon.sock",
 )
+
+
+KEEP = Call("memory_store", {"category": "goal", "key": "run", "value": "a marathon"})
 
 
 def row_of(path: str) -> int | None:
@@ -73,7 +78,7 @@ def test_every_artifact_stands_at_its_path_with_its_mode_and_nothing_else_is_the
     product = Product(tmp_path, "")
     product.user_home.mkdir(exist_ok=True)
     with staged() as stage:
-        stage.play(Answer(calls=(Call("shell", {"command": "echo hi > made.txt"}),)), Answer(text="done"))
+        stage.play(Answer(calls=(Call("shell", {"command": "echo hi > made.txt"}), KEEP)), Answer(text="done"))
         argv = ("--provider", "mistral", "--base-url", stage.base_url, "--model", "scripted", "--skip-probe")
         done = product.run("setup", *argv, "--api-key-stdin", stdin=b"a-key-0123456789")
         assert done.returncode == 0, done.stderr

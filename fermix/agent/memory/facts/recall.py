@@ -41,20 +41,36 @@ def by_key(facts: Sequence[Fact], key: str) -> list[Fact]:
 def by_words(facts: Sequence[Fact], query: str) -> list[Fact]:
     """Return the facts that hold any word of a query, the best first, then as they came; none for no word."""
     words = [*dict.fromkeys(_WORD.findall(_plain(query)))][:MOST_WORDS]
-    scored = [(fact, sum(_score(word, fact) for word in words)) for fact in facts]
+    scored = [(fact, _score(words, fact)) for fact in facts]
     return [fact for fact, score in sorted(scored, key=lambda found: -found[1]) if score]
 
 
-def _score(word: str, fact: Fact) -> int:
+def _score(words: Sequence[str], fact: Fact) -> int:
+    """Look first for what most facts do not hold at all."""
     text = _plain(f"{fact.category} {fact.key.replace('_', ' ')} {fact.value}")
-    found = _WORD.findall(text)
+    inside = [word for word in words if word in text]
+    found = set(_WORD.findall(text)) if inside else set[str]()
+    return sum(_weight(word, found) for word in inside)
+
+
+def _weight(word: str, found: set[str]) -> int:
     if word in found:
         return WHOLE
-    if any(one.startswith(word) for one in found):
-        return BEGINNING
-    return INSIDE if word in text else 0
+    return BEGINNING if any(one.startswith(word) for one in found) else INSIDE
 
 
 def _plain(text: str) -> str:
-    decomposed = unicodedata.normalize("NFKD", text.casefold())
-    return "".join(char for char in decomposed if unicodedata.category(char) != "Mn")
+    if text.isascii():
+        return text.lower()
+    return unicodedata.normalize("NFKD", text.casefold()).translate(_PLAIN)
+
+
+class _Plain(dict[int, str]):
+    """What each character becomes, worked out once: an accent nothing, any other itself."""
+
+    def __missing__(self, code: int) -> str:
+        self[code] = "" if unicodedata.category(chr(code)) == "Mn" else chr(code)
+        return self[code]
+
+
+_PLAIN = _Plain()

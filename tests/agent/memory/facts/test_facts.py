@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -10,7 +12,8 @@ from fermix.agent.memory.facts import Fact, Facts, admitted
 from fermix.agent.memory.facts import rows as module
 from fermix.agent.memory.facts.fact import AT_THE_TERMINAL, MOST_PROMPT_VALUE_CHARS, MOST_VALUE_CHARS
 from fermix.config.secrets import Secret
-from fermix.errors import LimitReached, NeedsOperator, Refused, Unusable
+from fermix.errors import LimitReached, NeedsOperator, Refused, Unavailable, Unusable
+from fermix.store import schema
 from fermix.trust import Trust
 from tests.agent.memory.facts.world import HERE, OWNER, World, draft
 from tests.requirements import covers
@@ -236,16 +239,35 @@ async def test_changes_tell_whoever_holds_a_prompt(world: World) -> None:
         assert world.changes == 3
 
 
-async def test_a_full_disk_changes_nothing_and_says_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """DB: what is not on disk was not stored."""
+async def store_many(facts: Facts) -> None:
+    for number in range(100):
+        await stored(facts, "goal", f"b{number}", "x" * 500)
+
+
+async def test_a_full_disk_changes_nothing_and_says_so(world: World) -> None:
+    """Issue 5: disk full; what is not on disk was not stored."""
     async with world.open() as facts:
         made = await stored(facts, "goal", "a", "1")
+        ((pages,),) = await facts._database.read("PRAGMA page_count")
+        await facts._database.run(lambda connection: connection.execute(f"PRAGMA max_page_count = {pages}").fetchone())
+        with pytest.raises(NeedsOperator, match="is full: free some space there"):
+            await store_many(facts)
+        known = await facts.active()
 
-        def full(*_: object) -> None:
-            raise NeedsOperator("the disk is full", advice="free some space")
+        assert known[-1] == made
+        assert said(known) == dict(world.execute("SELECT key, value FROM memories"))
+        assert {change.memory_id for change in await facts.changes(None, 500)} == {fact.id for fact in known}
 
-        with monkeypatch.context() as patched:
-            patched.setattr(module, "_change", full)
-            with pytest.raises(NeedsOperator, match="disk is full"):
+
+async def test_a_file_that_another_program_holds_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DB-03: a bounded wait, then a sentence."""
+    monkeypatch.setattr(schema, "BUSY_TIMEOUT_S", 0.05)
+    async with world.open() as facts:
+        made = await stored(facts, "goal", "a", "1")
+        with closing(sqlite3.connect(world.home.database, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(Unavailable, match="in use by another program"):
                 await stored(facts, "goal", "a", "2")
+            other.execute("ROLLBACK")
+
         assert await facts.active() == (made,)
