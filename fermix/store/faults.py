@@ -28,7 +28,9 @@ def explain(error: sqlite3.Error, path: Path) -> FermixError | None:
     if code in UNWRITABLE:
         return unusable(path, str(error))
     if code in BUSY:
-        return Unavailable(f"{path} is in use by another program")
+        return Unavailable(
+            f"{path} is in use by another program: close that, for example a database viewer, and try again"
+        )
     return None
 
 

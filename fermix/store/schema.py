@@ -25,6 +25,7 @@ LATEST = len(MIGRATIONS)
 BUSY_TIMEOUT_S = 5.0  # another process (a backup, a second client) may hold the file this long
 MOST_CHECKED_BYTES = 16 * 1_048_576  # a tenth of a second; a kill cannot damage the file, so larger ones may wait
 SETTINGS = ("PRAGMA foreign_keys = ON", "PRAGMA trusted_schema = OFF", "PRAGMA synchronous = NORMAL")
+HEADER_BYTES = 100
 QUICK_CHECK = "PRAGMA quick_check(1)"
 OBJECTS = "SELECT type, name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY type, name"
 
@@ -110,9 +111,10 @@ def check_schema(path: Path, named: Path) -> None:
 
     `named` is the file that a person knows, when `path` is a copy of it. Raises: NeedsOperator, sqlite3.Error.
     """
+    if path.stat().st_size < HEADER_BYTES:
+        raise damaged(named, "it is cut off")  # SQLite would take it for an empty one
     with closing(look(path)) as connection:
-        version = version_of(connection)
-        stored: Objects = connection.execute(OBJECTS).fetchall()
+        version, stored = _read_schema(connection, named)
     if version > LATEST:
         raise NeedsOperator(
             f"{named} was written by a newer Fermix (schema {version}, this one knows {LATEST})",
@@ -124,6 +126,15 @@ def check_schema(path: Path, named: Path) -> None:
             f"the schema of {named} is not the one Fermix made: {', '.join(differing[:5])}",
             advice="put a backup back with `fermix restore FILE`, or move it away to start empty",
         )
+
+
+def _read_schema(connection: sqlite3.Connection, named: Path) -> tuple[int, Objects]:
+    try:
+        return version_of(connection), connection.execute(OBJECTS).fetchall()
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
+            raise
+        raise damaged(named, str(error)) from error  # our SQL is right, so the file's header is not
 
 
 def look(path: Path) -> sqlite3.Connection:

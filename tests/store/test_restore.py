@@ -207,6 +207,7 @@ async def test_a_backup_whose_database_is_another_programs_is_refused(tmp_path: 
     assert "not as Fermix makes it" in await refused(home, changed)
 
 
+@pytest.mark.slow
 async def test_a_backup_cut_off_or_garbled_anywhere_is_refused_or_whole(tmp_path: Path):
     """Every byte that matters is under a checksum; one that does not matter may change."""
     home, path = await saved(tmp_path)
