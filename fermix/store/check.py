@@ -1,19 +1,19 @@
 """The check of the whole file, as a service of the daemon. It runs beside everything else and disturbs nothing.
 
 After an unclean stop `Database.open` has checked a small file already, before anybody read; then nothing is to do.
-A damaged file parks the service, and the reason is what `fermix status` shows.
+A damaged file, found here or by whoever reads or writes, parks the service, and the reason is what `fermix status`
+shows.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 
 from fermix.store.database import Database
 
 
 class ContentCheck:
-    """A service: one check, then quiet until cancelled."""
+    """A service: one check, then quiet until somebody finds damage."""
 
     name = "database"
 
@@ -23,4 +23,4 @@ class ContentCheck:
     async def run(self, started: Callable[[], None]) -> None:
         await self._database.check()
         started()
-        await asyncio.get_running_loop().create_future()
+        raise await self._database.damage()

@@ -19,7 +19,7 @@ from typing import TypeVar, cast
 import aiosqlite
 
 from fermix.errors import Unavailable
-from fermix.store.faults import explain
+from fermix.store.faults import Damaged, explain
 from fermix.store.schema import BUSY_TIMEOUT_S, QUICK_CHECK, check_content, reading_address
 from fermix.store.writer import Job, Writer
 
@@ -44,6 +44,7 @@ class Database:
         self._opening_reader = asyncio.Lock()
         self._gathered: list[Job] = []
         self._closed = False
+        self._damage: asyncio.Future[Damaged] = asyncio.get_running_loop().create_future()
 
     @classmethod
     @asynccontextmanager
@@ -78,7 +79,11 @@ class Database:
         job = Job(fn, durable, asyncio.get_running_loop().create_future())
         self._gathered.append(job)
         asyncio.get_running_loop().call_soon(self._hand_over)
-        return cast("T", await job.done)  # what `fn` returned, which the queue of mixed jobs cannot type
+        try:
+            return cast("T", await job.done)  # what `fn` returned, which the queue of mixed jobs cannot type
+        except Damaged as error:
+            self._found(error)
+            raise
 
     def post(self, fn: Callable[[Connection], None]) -> None:
         """Queue `fn` like `run`, behind all that came before, and wait for nothing. A failure is logged: this is for
@@ -88,7 +93,7 @@ class Database:
             log.error("not written, the database is closed")
             return
         job = Job(fn, False, asyncio.get_running_loop().create_future())
-        job.done.add_done_callback(_tell_failure)
+        job.done.add_done_callback(self._tell_failure)
         if not self._gathered:
             asyncio.get_running_loop().call_later(COMPANY_S, self._hand_over)
         self._gathered.append(job)
@@ -98,7 +103,10 @@ class Database:
         try:
             rows = await (await self._reading()).execute_fetchall(sql, parameters)
         except sqlite3.Error as error:
-            raise explain(error, self._path) or error from error
+            meant = explain(error, self._path)
+            if isinstance(meant, Damaged):
+                self._found(meant)
+            raise meant or error from error
         return [tuple(row) for row in rows]
 
     async def check(self) -> None:
@@ -116,6 +124,21 @@ class Database:
         for row in rows:
             check_content(tuple(row), self._path)
         self._checked = True
+
+    async def damage(self) -> Damaged:
+        """Wait until a read or a write finds the file damaged, and return what was found."""
+        return await asyncio.shield(self._damage)
+
+    def _found(self, damage: Damaged) -> None:
+        if not self._damage.done():
+            self._damage.set_result(damage)
+
+    def _tell_failure(self, done: asyncio.Future[object]) -> None:
+        if done.cancelled() or (error := done.exception()) is None:
+            return
+        log.error("not written: %s", error)
+        if isinstance(error, Damaged):
+            self._found(error)
 
     def _hand_over(self) -> None:
         if self._gathered:
@@ -139,8 +162,3 @@ class Database:
         self._hand_over()
         if self._reader is not None:
             await self._reader.close()
-
-
-def _tell_failure(done: asyncio.Future[object]) -> None:
-    if not done.cancelled() and (error := done.exception()) is not None:
-        log.error("not written: %s", error)
