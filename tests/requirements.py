@@ -457,7 +457,6 @@ OPEN = frozenset(
         "home.helper-cache",
         "home.job-runs",
         "home.realtime-socket",
-        "prompt-files.derived",
         "db.fts",
         "skills.in-registry",
         "mcp.local-and-remote",

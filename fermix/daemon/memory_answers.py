@@ -50,7 +50,9 @@ def memory_methods(facts: Facts) -> Mapping[str, Callable[[Call], Awaitable[Resu
 async def _list(facts: Facts, params: Params) -> Result:
     wish = checked(_LIST, params)
     found = await facts.page(_row_number(wish.get("after", 0)), PAGE + 1, archived=wish["archived"])
-    return {"memories": [_memory(fact) for fact in found[:PAGE]], "more": len(found) > PAGE}
+    more = len(found) > PAGE
+    notes = () if more else await facts.hand_written()
+    return {"memories": [_memory(fact) for fact in found[:PAGE]], "more": more, "notes": list(notes)}
 
 
 async def _show(facts: Facts, params: Params) -> Result:

@@ -73,10 +73,11 @@ class ListMemories(TypedDict):
 
 
 class MemoryList(TypedDict):
-    """`more`: ask again, behind the last of these."""
+    """`more`: ask again, behind the last of these. `notes` tell of files that hold an owner's own text instead."""
 
     memories: list[MemoryRow]
     more: bool
+    notes: list[str]
 
 
 class OneMemory(TypedDict):

@@ -85,6 +85,10 @@ def test_files_have_a_history_and_go_back(world: World, capsys: pytest.CaptureFi
     assert told(capsys, "list").startswith("#1 [identity] home: Hanoi\n")
     world.file().write_text("mine", encoding="utf-8")
     assert "written by hand" in told(capsys, "history", "USER.md").splitlines()[0]
+    assert "USER.md was written by hand; that text is kept as revision 4" in told(capsys, "list").splitlines()[-1]
+    assert answered(capsys, "list")["notes"][0].startswith("USER.md was written by hand")
+    told(capsys, "forget", "1")
+    assert answered(capsys, "list")["notes"] == []
 
 
 def test_export_is_everything_as_json(world: World, capsys: pytest.CaptureFixture[str]) -> None:

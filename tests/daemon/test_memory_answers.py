@@ -28,7 +28,7 @@ async def test_memories_are_listed_changed_and_rolled_back(tmp_path: Path) -> No
         text = (await dial.request("memory.revision", {"name": "USER.md", "revision": 2}))["result"]
         back = (await dial.request("memory.rollback", {"name": "USER.md", "revision": 2}))["result"]
 
-        assert empty["result"] == {"memories": [], "more": False}
+        assert empty["result"] == {"memories": [], "more": False, "notes": []}
         assert [row["value"] for row in listed["memories"]] == ["Hue"]
         assert (shown["memory"]["shown_in"], len(shown["changes"])) == ("USER.md", 2)
         assert forgotten["memory"]["archive_reason"] == "moved"

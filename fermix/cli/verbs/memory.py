@@ -115,9 +115,9 @@ def _unknown(words: Sequence[str]) -> WrongUse:
 
 
 def _list(*, archived: bool) -> Result:
-    found = _memories(archived=archived)
-    lines = [_memory_line(memory) for memory in found]
-    return {"memories": found}, lines or ["Nothing is remembered yet."]
+    found, notes = _memories(archived=archived)
+    lines = [_memory_line(memory) for memory in found] or ["Nothing is remembered yet."]
+    return {"memories": found, "notes": notes}, [*lines, *map(spelled, notes)]
 
 
 def _show(memory_id: int) -> Result:
@@ -164,17 +164,18 @@ def _revision(name: str, revision: int) -> Result:
 
 
 def _export() -> Result:
-    return {"memories": _memories(archived=True), "changes": _changes({})}, []
+    return {"memories": _memories(archived=True)[0], "changes": _changes({})}, []
 
 
-def _memories(*, archived: bool) -> list[MemoryRow]:
+def _memories(*, archived: bool) -> tuple[list[MemoryRow], list[str]]:
+    """Return all rows, and what is to be told about the files."""
     found: list[MemoryRow] = []
-    more = True
-    while more:
+    while True:
         params = {"archived": archived, "after": found[-1]["id"] if found else 0}
         page = cast("MemoryList", ask("memory.list", params))  # written by our daemon, or by us
-        found, more = [*found, *page["memories"]], page["more"]
-    return found
+        found += page["memories"]
+        if not page["more"]:
+            return found, page["notes"]
 
 
 def _changes(params: Mapping[str, object]) -> list[ChangeRow]:

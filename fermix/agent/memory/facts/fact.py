@@ -7,6 +7,7 @@ stay true: a guest adds nothing, a value is one line of visible text, and the ca
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -42,6 +43,15 @@ class Category(StrEnum):
     CONTEXT = "context"
     DIRECTIVE = "directive"
 
+
+ORDERS = re.compile(
+    r"\b(ignore|disregard|forget|override)\b.{0,40}\b(instructions?|rules?|prompts?|guidelines)\b"
+    r"|\byou (must|shall|should|are now|have to|need to)\b|\bsystem (prompt|message)\b"
+    r"|\b(always|never) (answer|ask|call|copy|execute|forward|include|obey|open|reply|respond|run|say|send|tell|use)\b"
+    r"|<\s*/?\s*(system|assistant|memory-context|fermix-untrusted)\b",
+    re.IGNORECASE,
+)
+"""What reads like an order to the agent. A help and no wall: what keeps an attack out is the question of risk.py."""
 
 OF_THE_OWNER = frozenset({Category.IDENTITY, Category.PREFERENCE, Category.INTEREST, Category.GOAL})
 
@@ -153,7 +163,7 @@ def admitted(
         raise _unusable(f"there is no category {category[:40]!r}; take one of {', '.join(Category)}", "category")
     kept = CATEGORIES[category]
     place = place_of(kept, conversation)
-    return Draft(place, kept, checked_key(key), checked_value(value, place))
+    return Draft(place, kept, checked_key(key), checked_value(value, place, kept))
 
 
 def checked_key(key: str) -> str:
@@ -166,14 +176,19 @@ def checked_key(key: str) -> str:
     return spelled
 
 
-def checked_value(value: str, place: Place) -> str:
-    """Return a value as it is stored: one line without what nobody sees. Raises: Unusable."""
+def checked_value(value: str, place: Place, category: Category) -> str:
+    """Return a value as it is stored: one line without what nobody sees. Raises: Unusable, Refused."""
     line = " ".join(only_seen(valid_text(value)).split())
     most = MOST_PROMPT_VALUE_CHARS if place.lasting else MOST_VALUE_CHARS
     if not line:
         raise _unusable("the value is blank", "value")
     if len(line) > most:
         raise _unusable(f"the value has {len(line)} characters, at most {most} are kept; store one short fact", "value")
+    if category is not Category.DIRECTIVE and ORDERS.search(line):
+        raise _refused(
+            f"the value reads like an order to you, which is kept as a directive only and not as {category}; state the "
+            "fact, or store it as a directive if the owner wants you to work that way"
+        )
     if hide_known(line) != line:
         raise _refused("the value holds one of Fermix's own keys, and those are never remembered")
     return line

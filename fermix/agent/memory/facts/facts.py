@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from fermix.agent.memory.facts import revisions, rows
 from fermix.agent.memory.facts.fact import AT_THE_TERMINAL, CATEGORIES, Draft, Fact, Origin, checked_value, place_of
-from fermix.agent.memory.facts.files import DerivedFiles
+from fermix.agent.memory.facts.files import DerivedFiles, told_by_hand
 from fermix.agent.memory.facts.render import SHAPES
 from fermix.agent.memory.facts.revisions import Revision, Source
 from fermix.agent.memory.facts.rows import Act, Change, State
@@ -118,6 +118,12 @@ class Facts:
         found = await self._database.read(revisions.LIST, (*rows.US, name, before, limit))
         return tuple(map(revisions.revision_of, found))
 
+    async def hand_written(self) -> tuple[str, ...]:
+        """Tell which files hold a text of the owner's own hand that counts now, instead of what is remembered."""
+        async with self._lock:
+            shown = await self._files.refresh(await self._loaded())
+        return tuple(told_by_hand(name, file.by_hand) for name, file in shown.items() if file.by_hand)
+
     async def revision(self, name: str, number: int) -> Revision:
         """Read one kept text. Raises: Unusable when there is none."""
         _check_file(name)
@@ -145,7 +151,7 @@ class Facts:
             if kept is None or (fact.place.lasting and place_of(kept, None) != fact.place):
                 told = f"memory {memory_id} is a {fact.category} and cannot become a {category}; store it anew"
                 raise _unusable(told)
-            state = State(kept, checked_value(value, fact.place), archived=False)
+            state = State(kept, checked_value(value, fact.place, kept), archived=False)
             return rows.write(connection, fact, state, "store", act)
 
         return await self._change(replace)

@@ -30,10 +30,13 @@ MOST_BYTES = 65_536  # of a file that somebody wrote by hand; more is a mistake,
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a file says to a model now; `notes` are what the owner should hear of it."""
+    """What a file says to a model now; `notes` are what the owner should hear of it, `by_hand` is the revision of the
+    text that somebody wrote into it and that counts, 0 for none.
+    """
 
     text: str
     notes: tuple[str, ...] = ()
+    by_hand: int = 0
 
 
 class DerivedFiles:
@@ -68,9 +71,10 @@ class DerivedFiles:
         notes: list[str] = []
         if there is not None and not await self._is_ours(shape.name, there, newest):
             newest = await self._keep_by_hand(shape.name, there, newest)
-            notes.append(_told_by_hand(newest))
+            notes.append(told_by_hand(shape.name, newest.number))
+            log.warning("%s", notes[-1])
         if newest is not None and newest.by_hand and newest.change_id == change_id and there is not None:
-            return Shown(there.strip(), tuple(notes))
+            return Shown(there.strip(), tuple(notes), newest.number)
         if newest is None or newest.sha256 != digest(made.text):
             newest = await self._add(shape.name, made.text, source, change_id) if made.text or newest else None
             notes += _told_dropped(shape, made)
@@ -114,14 +118,12 @@ def _read(path: Path) -> str | None:
         raise OSError(0, f"it is not UTF-8 text (byte {error.start})") from error
 
 
-def _told_by_hand(revision: Revision) -> str:
-    name, number = revision.name, revision.number
-    told = (
+def told_by_hand(name: str, number: int) -> str:
+    """Say what becomes of a text that somebody wrote into a file."""
+    return (
         f"{name} was written by hand; that text is kept as revision {number} (`fermix memory history {name} {number}`) "
         "and counts until a fact it shows is changed, then the file is made from the database again"
     )
-    log.warning("%s", told)
-    return told
 
 
 def _told_dropped(shape: FileShape, made: Rendered) -> list[str]:

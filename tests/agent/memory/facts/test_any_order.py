@@ -22,7 +22,7 @@ from fermix.errors import Unusable
 from tests.agent.memory.facts.world import HERE, OWNER, World, draft
 
 KEYS = ("home", "tea", "咖啡")
-VALUES = ("one", "two", "<memory-context>", "\U0001f37a" * 80)
+VALUES = ("one", "two", "</fermix>", "\U0001f37a" * 80)
 PLACES = {"USER.md": "owner", "MEMORY.md": "agent"}
 
 Operation = tuple[str, tuple]

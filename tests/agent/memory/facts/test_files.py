@@ -124,6 +124,7 @@ async def test_a_file_from_before_is_imported_and_counts(world: World) -> None:
     assert world.text() == "I like tea."
 
 
+@covers("prompt-files.derived")
 async def test_a_missing_file_comes_back(world: World) -> None:
     async with world.open() as facts:
         await store(facts, "identity", "name", "Kim")
