@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from fermix.agent.approvals import Approvals
+from fermix.agent.budget import Budget
 from fermix.agent.memory import Conversations
 from fermix.agent.model import Usage
 from fermix.agent.sandbox import Policy, Sandbox, SandboxSettings
@@ -115,6 +116,7 @@ async def opened(folder: Path, agent: Agent | None = None) -> AsyncGenerator[Hou
             events,
             clock,
             media,
+            Budget(database, clock),
         )  # fmt: skip
         async with Gateway.open(rooms) as gateway:
             yield House(gateway, ledger, database, Quiet())

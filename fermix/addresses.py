@@ -58,6 +58,16 @@ class Target:
         return self.scheme, self.host, self.port
 
 
+def is_own(host: str) -> bool:
+    """Tell whether a host of the configuration is this machine or another on the owner's network, by its spelling."""
+    try:
+        ip_address(host)
+    except ValueError:
+        name = host.lower().removesuffix(".")
+        return "." not in name or any(name.endswith(f".{ending}") for ending in INSIDE)
+    return not is_public(host)
+
+
 def is_public(address: str) -> bool:
     """Tell whether an address, as a resolver gives it, is for certain a host on the public internet."""
     try:

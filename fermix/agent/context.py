@@ -17,8 +17,8 @@ from fermix.agent.model import ToolSchema
 from fermix.agent.prompt import PromptFiles, compose, compose_compact
 from fermix.agent.providers.provider import ModelFacts, Route
 from fermix.agent.registry import CapabilityRegistry, Narrowing, narrowed
+from fermix.agent.tokens import prompt_tokens
 from fermix.agent.turn import NOTHING_BUT_TEXT, WayBack
-from fermix.agent.window import prompt_tokens
 from fermix.config.model import AgentSettings, PersonalizationSettings
 from fermix.errors import NeedsOperator
 from fermix.trust import Trust

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from fermix.agent.budget import BudgetReached
 from fermix.agent.providers.provider import AllRoutesFailed, ErrorKind, NothingListens, ProviderFailed
 from fermix.config.secrets import redact
 from fermix.errors import ConfigError, FermixError, LimitReached, NeedsOperator
@@ -59,6 +60,8 @@ def sentence_for(error: FermixError, trust: Trust = Trust.OPERATOR) -> str:
         return f"None of the models answered ({tried}). {_provider_sentence(error.failures[-1])}"
     if isinstance(error, NeedsOperator | ConfigError) and trust is not Trust.OPERATOR:
         return OWNER_NEEDED
+    if isinstance(error, BudgetReached) and trust is not Trust.OPERATOR:
+        return error.guest_text
     if error.user_text is not None:
         return error.user_text
     if isinstance(error, LimitReached):

@@ -20,7 +20,8 @@ from fermix.agent.capability import Capability
 from fermix.agent.model import AssistantMessage, ChatMessage, ChatRequest, Completion, ToolMessage
 from fermix.agent.providers.provider import ModelFacts
 from fermix.agent.results import RECALL, bounded, framed, is_framed, unframed
-from fermix.agent.window import message_tokens, prompt_tokens, request_tokens, text_bytes
+from fermix.agent.tokens import message_tokens, prompt_tokens, text_bytes
+from fermix.agent.window import request_tokens
 
 BUDGET_SHARE = 0.85  # of what a request may hold; an estimate of four bytes a token is that far off for code
 DIGEST_CHARS = 800

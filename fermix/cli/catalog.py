@@ -106,6 +106,12 @@ def _restore(argv: list[str]) -> int:
     return restore.main(argv)
 
 
+def _usage(argv: list[str]) -> int:
+    from fermix.cli.verbs import usage
+
+    return usage.main(argv)
+
+
 def _memory(argv: list[str]) -> int:
     from fermix.cli.verbs import memory
 
@@ -168,6 +174,7 @@ VERBS = (
     Verb("backup", "write one file with all that Fermix remembers and how it is set up", _backup),
     Verb("restore", "bring such a file back, or undo that", _restore),
     Verb("memory", "tell what is remembered, forget it, bring it back", _memory),
+    Verb("usage", "tell what the models cost and how the limits stand", _usage),
     Verb("logs", "show the daemon's log", _logs),
     Verb("version", "print the version", _version),
     Verb("model", "fetch the local model, or tell how it stands", _model),

@@ -1,5 +1,5 @@
-"""Answer what the sandbox and the memory are asked where no daemon runs: the same answers, over the same files, under
-the home's lock.
+"""Answer what the sandbox, the memory and the books are asked where no daemon runs: the same answers, over the
+same files, under the home's lock.
 
 Nothing stays open between two questions, so that a daemon can start while a person thinks.
 """
@@ -25,6 +25,8 @@ def answer(home: Home, environ: Mapping[str, str], method: str, params: Mapping[
     with hold_lock(home, wait_s=WAIT_S):
         workers = Workers()
         try:
+            if method == "usage":
+                return dict(asyncio.run(_ask_books(home, environ, params)))
             if method.startswith("memory."):
                 return dict(asyncio.run(_ask_memory(home, workers, method, params)))
             return dict(asyncio.run(_ask_sandbox(home, environ, workers, method, params)))
@@ -51,6 +53,18 @@ async def _ask_memory(home: Home, workers: Workers, method: str, params: Mapping
 
     async with Database.open(home.database) as database:
         return await ANSWERS[method](Facts(database, home, workers, SystemClock()), params)
+
+
+async def _ask_books(home: Home, environ: Mapping[str, str], params: Mapping[str, object]) -> Mapping[str, object]:
+    from fermix.agent.budget import Budget, BudgetSettings
+    from fermix.daemon.usage_answers import usage
+    from fermix.setup.sections import load_config
+    from fermix.store import Database
+
+    config = load_config(home, environ)
+    zone = config.core.personalization.timezone
+    async with Database.open(home.database) as database:
+        return await usage(await Budget.open(database, SystemClock(), config[BudgetSettings], zone), params)
 
 
 def told(error: FermixError) -> str:

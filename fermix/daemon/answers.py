@@ -16,6 +16,7 @@ from typing import Protocol
 from pydantic import TypeAdapter
 
 from fermix import __version__
+from fermix.agent.budget import Budget
 from fermix.agent.memory import Conversations, Entry
 from fermix.agent.memory.facts import Facts
 from fermix.agent.model import valid_text
@@ -28,6 +29,7 @@ from fermix.daemon.memory_answers import memory_methods
 from fermix.daemon.params import Result, checked
 from fermix.daemon.sandbox_answers import sandbox_methods
 from fermix.daemon.socket import Call, RequestError, check_protocol
+from fermix.daemon.usage_answers import usage_methods
 from fermix.gateway import Channel, Gateway
 from fermix.home import Home
 from fermix.message import PICTURE_TYPES, ROOT_THREAD, ConversationKey, LocalOrigin, Media
@@ -109,6 +111,7 @@ class Rooms:
     control: Control
     policy: Policy
     facts: Facts
+    budget: Budget
 
 
 class Answers:
@@ -126,6 +129,7 @@ class Answers:
             "status": self._status,
             **sandbox_methods(rooms.policy),
             **memory_methods(rooms.facts),
+            **usage_methods(rooms.budget),
             "channels": self._channels,
             "config.reload": self._reload,
             "model.fetch": self._fetch,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fermix.agent.agent import Agent
+from fermix.agent.budget import Books, Budget, BudgetSettings
 from fermix.agent.context import PromptSettings
 from fermix.agent.providers.catalog import LOCAL_ID
 from fermix.agent.providers.chain import Candidate, find_candidates
@@ -79,21 +80,22 @@ def _read_at_start(config: Config, name: str) -> object:
 class Routes:
     """The chain of providers in use. Replaced whole on a reload; a running turn keeps the one it began with."""
 
-    def __init__(self, net: Net, embedded: EmbeddedModel, events: Events, clock: Clock) -> None:
+    def __init__(self, net: Net, embedded: EmbeddedModel, events: Events, clock: Clock, books: Books) -> None:
         self._net = net
         self._embedded = embedded
         self._events = events
         self._clock = clock
+        self._books = books
         self._candidates: tuple[Candidate, ...] = ()
         self._local = LocalModelSettings()
-        self.router = Router((), (), clock, events)
+        self.router = Router((), (), clock, events, books)
 
     def use(self, candidates: Sequence[Candidate], local: LocalModelSettings) -> None:
         """Build the chain afresh."""
         self._candidates, self._local = tuple(candidates), local
         embedded = LocalProvider.of(self._embedded, self._net) if local.enabled else None
         self.router = Router.build(
-            candidates, embedded, self._net, self._clock, self._events, embedded_first=local.primary
+            candidates, embedded, self._net, self._clock, self._events, self._books, embedded_first=local.primary
         )
 
     @property
@@ -133,6 +135,7 @@ class Parts:
     gateway: Gateway
     media: MediaStep
     transcriber: ChosenTranscriber
+    budget: Budget
 
 
 class Control:
@@ -171,6 +174,7 @@ class Control:
         parts.gateway.use(streaming=stream_tiers(config), album_quiet_s=album_times(config))
         parts.transcriber.use(voice)
         parts.media.use(config[TranscriptionSettings].max_file_bytes)
+        parts.budget.use(config[BudgetSettings], config.core.personalization.timezone)
         parts.routes.use(candidates, config.core.local_model)
         self.rebuild_tools()
         log.info("configuration read again")

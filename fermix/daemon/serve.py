@@ -18,6 +18,7 @@ from pathlib import Path
 from fermix import __version__
 from fermix.agent.agent import Agent, AgentServices
 from fermix.agent.approvals import Approvals
+from fermix.agent.budget import Budget, BudgetSettings
 from fermix.agent.capability import Capability
 from fermix.agent.memory import Conversations
 from fermix.agent.memory.facts import Facts
@@ -89,8 +90,7 @@ async def serve(start: Start) -> None:
     """
     stop, home, config, clock = _until_told(), start.home, start.config, SystemClock()
     async with AsyncExitStack() as house:
-        events = Events(clock)
-        workers = Workers()
+        events, workers = Events(clock), Workers()
         house.callback(workers.close)
         net = await house.enter_async_context(Net.open())
         database = await house.enter_async_context(Database.open(home.database))
@@ -101,7 +101,8 @@ async def serve(start: Start) -> None:
         watchers = [traces, audience, health, ContentCheck(database)]
         await house.enter_async_context(Supervisor(watchers, OURS, events, clock))
         embedded = _embedded(start, events, clock)
-        routes = _routes(start, net, embedded, events, clock)
+        budget = await Budget.open(database, clock, config[BudgetSettings], config.core.personalization.timezone)
+        routes = _routes(start, net, embedded, events, clock, budget)
         health.watch_models(routes)
         sandbox = _sandbox(start, workers)
         policy, approvals = Policy(sandbox, home, SECTIONS, workers, clock), Approvals(clock)
@@ -116,24 +117,27 @@ async def serve(start: Start) -> None:
             )
         )  # fmt: skip
         authorizer, ledger = Authorizer(access_rules(config)), Ledger(database, clock)
-        transcriber, media = _media(start, net, workers, clock)
-        rooms = Rooms(agent, authorizer, ledger, conversations, policy, approvals, COMMANDS, events, clock, media)
+        listener, media = _media(start, net, workers, clock)
+        rooms = Rooms(
+            agent, authorizer, ledger, conversations, policy, approvals, COMMANDS, events, clock, media, budget
+        )
         gateway = await house.enter_async_context(Gateway.open(rooms))
         gateway.use(streaming=stream_tiers(config), album_quiet_s=album_times(config))
         local, http = LocalChannel(audience), HttpServer(config.web.bind, config.web.port, health)
         await gateway.recover({local.name: local})
         parts = Parts(
-            routes, agent, tools, embedded, http, health, workers, authorizer, policy, gateway, media, transcriber
-        )
+            routes, agent, tools, embedded, http, health, workers, authorizer, policy, gateway, media, listener, budget
+        )  # fmt: skip
         control = Control(home, start.environ, config, start.keys, parts, stop)
         desk = answers.Rooms(
-            home, clock, gateway, local, conversations, audience, health, routes, workers, control, policy, facts
-        )
+            home, clock, gateway, local, conversations, audience, health, routes, workers, control, policy, facts,
+            budget,
+        )  # fmt: skip
         socket = SocketServer(home.daemon_socket, Answers(desk), audience)
         health.watch_channels(watch := ChannelWatch([local], enabled_channels(config), events, clock))
         await house.enter_async_context(Supervisor([watch, socket, http], OURS, events, clock))
         await house.enter_async_context(
-            Supervisor([embedded, transcriber.local, *_unpacked(start, clock)], OUTSIDE, events, clock)
+            Supervisor([embedded, listener.local, *_unpacked(start, clock)], OUTSIDE, events, clock)
         )
         log.info("ready: Fermix %s serves %s", __version__, home.root)
         await stop.wait()
@@ -186,8 +190,10 @@ def _embedded(start: Start, events: Events, clock: SystemClock) -> EmbeddedModel
     return EmbeddedModel(settings, files, start.program, start.environ, events, clock)
 
 
-def _routes(start: Start, net: Net, embedded: EmbeddedModel, events: Events, clock: SystemClock) -> Routes:
-    routes = Routes(net, embedded, events, clock)
+def _routes(
+    start: Start, net: Net, embedded: EmbeddedModel, events: Events, clock: SystemClock, budget: Budget
+) -> Routes:
+    routes = Routes(net, embedded, events, clock, budget)
     routes.use(start.candidates, start.config.core.local_model)
     return routes
 

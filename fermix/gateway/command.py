@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol, assert_never
 
 from fermix.agent.approvals import Approvals
+from fermix.agent.budget import Budget
 from fermix.agent.sandbox import Policy
 from fermix.gateway.authorize import Authorization
 from fermix.gateway.queue import Lanes, Slot
@@ -42,6 +43,7 @@ class CommandContext:
     policy: Policy
     approvals: Approvals
     commands: Sequence[Command]
+    budget: Budget
 
 
 RunCommand = Callable[[CommandContext], Awaitable[None]]

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
 from fermix.agent.approvals import Approvals, Origin, Seam
+from fermix.agent.budget import Budget
 from fermix.agent.sandbox import Policy
 from fermix.agent.turn import Turn, WayBack
 from fermix.clock import Clock
@@ -50,6 +51,7 @@ class Rooms:
     events: Events
     clock: Clock
     media: MediaStep
+    budget: Budget
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +137,7 @@ class IntakeSteps:
             await command.run(
                 CommandContext(
                     message, sender, rest, replier, accepted.slot, self._lanes,
-                    rooms.conversations, rooms.policy, rooms.approvals, rooms.commands,
+                    rooms.conversations, rooms.policy, rooms.approvals, rooms.commands, rooms.budget,
                 )
             )  # fmt: skip
         self._settle(accepted, "handled")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from pydantic import BaseModel
 
+from fermix.agent import budget
 from fermix.agent.providers import overrides
 from fermix.agent.providers.catalog import PROVIDERS
 from fermix.agent.sandbox.settings import SandboxSettings
@@ -25,6 +26,7 @@ SECTIONS: Mapping[str, type[BaseModel]] = {
     **{spec.section: spec.settings for spec in PROVIDERS},
     **{spec.section: spec.settings for spec in CHANNELS},
     "sandbox": SandboxSettings,
+    budget.SECTION: budget.BudgetSettings,
     overrides.SECTION: overrides.RoutingSettings,
     image.SECTION: image.ImageSettings,
     tool_search.SECTION: tool_search.ToolSearchSettings,

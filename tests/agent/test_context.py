@@ -9,8 +9,8 @@ from fermix.agent.context import COMPACT_TOOLS, PromptSettings, RuntimeContext, 
 from fermix.agent.prompt import date_note, load
 from fermix.agent.registry import CapabilityRegistry
 from fermix.agent.sandbox import Policy, Sandbox, SandboxSettings
+from fermix.agent.tokens import prompt_tokens
 from fermix.agent.tools.catalog import build_tools
-from fermix.agent.window import prompt_tokens
 from fermix.clock import SystemClock
 from fermix.config.model import AgentSettings, PersonalizationSettings
 from fermix.home import Home

@@ -14,7 +14,8 @@ from fermix.agent.model import (
     UserMessage,
 )
 from fermix.agent.providers.provider import ModelFacts, Route
-from fermix.agent.window import Fitted, fit, message_tokens, prompt_tokens
+from fermix.agent.tokens import message_tokens, prompt_tokens
+from fermix.agent.window import Fitted, fit
 from fermix.errors import LimitReached
 from tests.fakes.turns import make_call
 

@@ -23,6 +23,7 @@ from fermix.net import Net
 from fermix.store import Database
 from tests.agent.conftest import World, world
 from tests.contracts.test_providers import WIRES
+from tests.fakes.books import FakeBooks
 from tests.fakes.clock import ManualClock
 from tests.fakes.provider import Answer, Asked, Call, ScriptedProvider
 from tests.fakes.router import FACTS, ROUTE
@@ -57,7 +58,7 @@ def router_for(provider: str, fake: ScriptedProvider, net: Net, world: World, fo
         asked = LocalProvider(model, local_provider(endpoint, net))
     else:
         asked = RemoteProvider(ROUTE, FACTS, WIRES[provider], endpoint, net, Patience())
-    return Router([asked], [], clock, world.events)
+    return Router([asked], [], clock, world.events, FakeBooks())
 
 
 def unmarked(asked: Asked) -> bytes:

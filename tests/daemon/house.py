@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fermix.agent.approvals import Approvals
+from fermix.agent.budget import Budget
 from fermix.agent.memory import Conversations
 from fermix.agent.memory.facts import Facts
 from fermix.channels.catalog import LOCAL
@@ -226,12 +227,23 @@ async def opened(root: Path, *, wrap: Callable[[Answers], Any] | None = None) ->
         models, control, agent = FakeModels(), FakeControl(), FakeAgent()
         health.watch_models(models)
         ledger, authorizer, approvals = Ledger(database, clock), Authorizer(LOCAL), Approvals(clock)
+        budget = Budget(database, clock)
         facts = Facts(database, home, workers, clock)
         policy = stack.enter_context(policy_in(root, clock))
         gateway = await stack.enter_async_context(
             Gateway.open(
                 Rooms(
-                    agent, authorizer, ledger, conversations, policy, approvals, COMMANDS, events, clock, media_step()
+                    agent,
+                    authorizer,
+                    ledger,
+                    conversations,
+                    policy,
+                    approvals,
+                    COMMANDS,
+                    events,
+                    clock,
+                    media_step(),
+                    budget,
                 )
             )
         )
@@ -248,6 +260,7 @@ async def opened(root: Path, *, wrap: Callable[[Answers], Any] | None = None) ->
             control,
             policy,
             facts,
+            budget,
         )
         methods = Answers(rooms)
         server = SocketServer(home.daemon_socket, wrap(methods) if wrap else methods, audience)

@@ -18,6 +18,7 @@ from fermix.fetch import Artifact
 from fermix.home import Home
 from fermix.net import Net
 from fermix.setup.sections import load_config
+from tests.fakes.books import FakeBooks
 from tests.fakes.clock import ManualClock
 
 KEYLESS = "[fermix_core.providers.openai]\nprimary = true\n"
@@ -36,7 +37,9 @@ async def routes(home: Home) -> AsyncGenerator[Routes]:
     events = Events(clock)
     files = LocalFiles(home.models, Artifact("tiny.gguf", 4, "", "http://localhost/tiny.gguf"), None, ())
     async with Net.open(loopback_only=True) as net:
-        yield Routes(net, EmbeddedModel(LocalModelSettings(), files, ("fermix",), {}, events, clock), events, clock)
+        yield Routes(
+            net, EmbeddedModel(LocalModelSettings(), files, ("fermix",), {}, events, clock), events, clock, FakeBooks()
+        )
 
 
 def candidates(home: Home, text: str, **environ: str) -> tuple[Candidate, ...]:

@@ -16,7 +16,7 @@ from fermix.events import (
     TurnStarted,
 )
 from fermix.message import ConversationKey
-from fermix.protocol import methods, news, sandbox
+from fermix.protocol import methods, news, sandbox, usage
 from tests.daemon.house import House, opened
 
 EVENT_TYPES: dict[str, Any] = {
@@ -38,6 +38,7 @@ ASKED: tuple[tuple[str, dict[str, object], Any], ...] = (
     ("events.subscribe", {"sessions": None, "services": True}, methods.Nothing),
     ("message.send", {"id": "m1", "session": "cli", "text": "hello"}, methods.Nothing),
     ("turn.stop", {"session": "cli"}, methods.Stopped),
+    ("usage", {"days": 3}, usage.UsageReport),
     ("conversation.list", {}, methods.ConversationList),
     ("conversation.history", {"session": "cli", "limit": 10}, methods.History),
     ("status", {}, methods.Status),

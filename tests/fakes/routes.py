@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fermix.agent.budget import Books
 from fermix.agent.providers.anthropic import MessagesWire
 from fermix.agent.providers.openai_chat import ChatWire
 from fermix.agent.providers.openai_responses import ResponsesWire
@@ -11,6 +12,7 @@ from fermix.agent.providers.routing import Router
 from fermix.agent.providers.stream import Patience
 from fermix.events import Events
 from fermix.net import Net
+from tests.fakes.books import FakeBooks
 from tests.fakes.clock import ManualClock
 from tests.fakes.provider import ScriptedProvider
 from tests.fakes.router import FACTS, ROUTE
@@ -26,6 +28,7 @@ def router_to(
     wire: str = "chat",
     route: Route = ROUTE,
     facts: ModelFacts = FACTS,
+    books: Books | None = None,
 ) -> Router:
     """Make a router whose only route is the scripted server; its pauses take no time."""
 
@@ -33,4 +36,4 @@ def router_to(
         return Endpoint(fake.base_url, None)
 
     provider = RemoteProvider(route, facts, WIRES[wire](), endpoint, net, Patience())
-    return Router([provider], [], ManualClock(moves_itself=True), events)
+    return Router([provider], [], ManualClock(moves_itself=True), events, books or FakeBooks())

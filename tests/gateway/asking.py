@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fermix.agent.approvals import Approvals
+from fermix.agent.budget import Budget
 from fermix.agent.capability import ToolContext
 from fermix.agent.sandbox import Policy, SandboxSettings
 from fermix.agent.tools.directory_access import DirectoryAccess
@@ -130,6 +131,7 @@ async def scene_in(
                 events,
                 SystemClock(),
                 media_step(),
+                Budget(database, SystemClock()),
             )
             with events.subscribe(100_000) as news:
                 async with Gateway.open(rooms) as gateway:

@@ -206,6 +206,7 @@ COMMANDS: Mapping[str, tuple[Right, ...]] = {
     "sandbox": ("runs", "runs", "runs", "owner", "runs", "person"),
     "grant": ("runs", "owner", "owner", "owner", "runs", "person"),
     "revoke": ("runs", "owner", "owner", "owner", "runs", "person"),
+    "usage": ("runs", "owner", "owner", "owner", "runs", "runs"),
     "confirm": ("runs", "owner", "owner", "owner", "runs", "person"),
     "deny": ("runs", "owner", "owner", "owner", "runs", "person"),
 }

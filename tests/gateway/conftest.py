@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from fermix.agent.approvals import Approvals
+from fermix.agent.budget import Budget
 from fermix.events import EventQueue, Events, MessageSettled
 from fermix.gateway import Access, Authorizer, Gateway, Ledger, Rooms
 from fermix.gateway.commands.catalog import COMMANDS
@@ -111,6 +112,7 @@ class Install:
                     events,
                     self.clock,
                     media or media_step(),
+                    Budget(database, self.clock),
                 )
                 async with Gateway.open(rooms) as gateway:
                     gateway.use(streaming={}, album_quiet_s={channel.name: ALBUM_QUIET_S})

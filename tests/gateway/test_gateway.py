@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from fermix.agent.approvals import Approvals
+from fermix.agent.budget import Budget
 from fermix.agent.turn import Failed, ReplyPort, Turn, TurnOutcome
 from fermix.clock import Clock, SystemClock
 from fermix.events import EventQueue, Events, MessageReceived, MessageSettled
@@ -90,7 +91,17 @@ async def house(agent: FakeAgent | None = None, clock: Clock | None = None) -> A
             with policy_in(Path(folder), clock) as policy:
                 ledger, approvals = Ledger(database, clock), Approvals(clock)
                 rooms = Rooms(
-                    agent, access, ledger, conversations, policy, approvals, COMMANDS, events, clock, media_step()
+                    agent,
+                    access,
+                    ledger,
+                    conversations,
+                    policy,
+                    approvals,
+                    COMMANDS,
+                    events,
+                    clock,
+                    media_step(),
+                    Budget(database, clock),
                 )
                 async with Gateway.open(rooms) as gateway:
                     yield House(gateway, FakeChannel(), agent, conversations, news)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from fermix.agent.agent import Agent, AgentServices
 from fermix.agent.approvals import Approvals
+from fermix.agent.budget import Budget
 from fermix.agent.capability import Capability
 from fermix.agent.context import PromptSettings
 from fermix.agent.memory import Conversations
@@ -47,6 +48,7 @@ class Whole:
     news: EventQueue
     clock: ManualClock
     workspace: Path
+    budget: Budget
 
     @property
     def platform(self) -> Platform:
@@ -102,11 +104,21 @@ async def whole_in(
             approvals=approvals,
         )
         agent = await stack.enter_async_context(Agent.open(services))
-        ledger = Ledger(database, clock)
+        ledger, budget = Ledger(database, clock), Budget(database, clock)
         rooms = Rooms(
-            agent, Authorizer(ACCESS), ledger, conversations, policy, approvals, COMMANDS, events, clock, media_step()
+            agent,
+            Authorizer(ACCESS),
+            ledger,
+            conversations,
+            policy,
+            approvals,
+            COMMANDS,
+            events,
+            clock,
+            media_step(),
+            budget,
         )
         channel = FakeChannel("chat", platform=platform, can=can)
         channel.platform.clock = clock
         gateway = await stack.enter_async_context(Gateway.open(rooms))
-        yield Whole(gateway, channel, model, conversations, database, news, clock, home.workspace)
+        yield Whole(gateway, channel, model, conversations, database, news, clock, home.workspace, budget)

@@ -18,6 +18,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from fermix.agent.approvals import ApprovalRequest, Approvals, Seam
+from fermix.agent.budget import Budget
 from fermix.agent.sandbox import GrantPath, Policy, Sandbox, SandboxSettings
 from fermix.agent.turn import Cancelled, Completed, Failed, ReplyPort, Turn, TurnOutcome
 from fermix.config.model import Config
@@ -255,6 +256,7 @@ class Life:
         self._rooms = Rooms(
             self.agent, self.authorizer, Ledger(self.database, world.clock), Conversations(self.tell), self.policy,
             approvals, COMMANDS, Events(world.clock), world.clock, media_step(),
+            Budget(self.database, world.clock),
         )  # fmt: skip
         self.gateway: Gateway | None = None
         self.task = asyncio.get_running_loop().create_task(self._live())

@@ -80,7 +80,7 @@ class AnswerDraft:
         cut = self.finish == "length"
         calls = tuple(finished_call(draft, tools, cut=cut) for draft in self.calls)
         if not calls and not text.strip() and self.finish != "refusal":
-            raise BadAnswer(ErrorKind.EMPTY, NO_ROOM if cut else NOTHING)
+            raise BadAnswer(ErrorKind.EMPTY, NO_ROOM if cut else NOTHING, usage=self.usage)
         reasoning = Reasoning(route.provider, route.model, tuple(self.reasoning)) if self.reasoning else None
         return Completion(text, calls, self.usage, self._reason(), route.provider, route.model, reasoning)
 

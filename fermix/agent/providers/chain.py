@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from urllib.parse import urlsplit
 
+from fermix.addresses import is_own
 from fermix.agent.providers.catalog import PROVIDERS, ProviderSpec
 from fermix.agent.providers.models import Model, find_model
-from fermix.agent.providers.provider import Endpoint, ModelFacts, OpenEndpoint, Route
+from fermix.agent.providers.provider import Endpoint, OpenEndpoint, Route
 from fermix.agent.providers.remote import RemoteProvider
 from fermix.agent.providers.settings import CompatibleSettings, KeyedSettings, ProviderSettings
 from fermix.config.model import Config
@@ -103,15 +105,21 @@ def _candidate(spec: ProviderSpec, config: Config, store: SecretStore) -> Candid
     base_url = settings.base_url or spec.base_url or ""
     name = settings.default_model or spec.default_model or ""
     return Candidate(
-        spec, base_url, _model(spec, settings, name), key, settings.primary, _problem(spec, settings, key, name)
+        spec,
+        base_url,
+        _model(spec, settings, name, base_url),
+        key,
+        settings.primary,
+        _problem(spec, settings, key, name),
     )
 
 
-def _model(spec: ProviderSpec, settings: ProviderSettings, name: str) -> Model:
+def _model(spec: ProviderSpec, settings: ProviderSettings, name: str, base_url: str) -> Model:
     model = find_model(spec.id, name)
     if isinstance(settings, CompatibleSettings) and settings.context_tokens is not None:
-        facts = ModelFacts(settings.context_tokens, model.facts.max_output_tokens, model.facts.vision)
-        return Model(model.id, facts)
+        model = replace(model, facts=replace(model.facts, context_tokens=settings.context_tokens))
+    if is_own(urlsplit(base_url).hostname or ""):
+        model = replace(model, facts=replace(model.facts, input_price=0.0, output_price=0.0))
     return model
 
 

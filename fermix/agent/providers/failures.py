@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 
-from fermix.agent.model import JsonValue
+from fermix.agent.model import JsonValue, Usage
 from fermix.agent.providers.provider import SERVER_TEXT_CHARS, ErrorKind
 from fermix.errors import Unavailable
 
@@ -65,7 +65,8 @@ _BY_HINT = (
 class BadAnswer(Unavailable):
     """The server reported a failure, or its answer cannot be read. `remote.py` adds who and how far it came.
 
-    `text` is the server's own sentence or ours; `parameter` names the field it objects to, "" when it names none.
+    `text` is the server's own sentence or ours; `parameter` names the field it objects to, "" when it names none;
+    `usage` is what it counted all the same.
     """
 
     def __init__(
@@ -76,8 +77,10 @@ class BadAnswer(Unavailable):
         status: int | None = None,
         parameter: str = "",
         retry_after_s: float | None = None,
+        usage: Usage | None = None,
     ) -> None:
         super().__init__(f"{kind}: {text}", retry_after_s=retry_after_s)
+        self.usage = usage
         self.kind = kind
         self.text = text
         self.status = status

@@ -1,7 +1,8 @@
 """The models we know: windows, limits, vision, prices. Data, read by `chain.py` and setup.
 
 Sources: the vendors' model and price pages, October 2026; reference 4, section 2.4. The first model of a provider
-is its default. Prices of aliases and of own servers are left open: a wrong price is worse than none.
+is its default. Prices of aliases are left open: a wrong price is worse
+than none. A server of one's own costs nothing; `chain.py` knows one by its address.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ class Model:
     thinks: bool = False
 
 
-_GPT_5_5 = ModelFacts(1_050_000, 128_000, True, 5.0, 30.0)
-_GPT_5_4 = ModelFacts(1_050_000, 128_000, True, 2.5, 15.0)
-_GPT_5_4_MINI = ModelFacts(400_000, 128_000, True, 0.75, 4.5)
-_SONNET_4_6 = ModelFacts(1_000_000, 64_000, True, 3.0, 15.0)
-_FABLE_5 = ModelFacts(1_000_000, 128_000, True, 10.0, 50.0)
-_OPUS_4_8 = ModelFacts(1_000_000, 128_000, True, 5.0, 25.0)
-_HAIKU_4_5 = ModelFacts(200_000, 64_000, True, 1.0, 5.0)
+_GPT_5_5 = ModelFacts(1_050_000, 128_000, True, 5.0, 30.0, cached_price=0.5)
+_GPT_5_4 = ModelFacts(1_050_000, 128_000, True, 2.5, 15.0, cached_price=0.25)
+_GPT_5_4_MINI = ModelFacts(400_000, 128_000, True, 0.75, 4.5, cached_price=0.075)
+_SONNET_4_6 = ModelFacts(1_000_000, 64_000, True, 3.0, 15.0, cached_price=0.3)
+_FABLE_5 = ModelFacts(1_000_000, 128_000, True, 10.0, 50.0, cached_price=1.0)
+_OPUS_4_8 = ModelFacts(1_000_000, 128_000, True, 5.0, 25.0, cached_price=0.5)
+_HAIKU_4_5 = ModelFacts(200_000, 64_000, True, 1.0, 5.0, cached_price=0.1)
 _GROK_4_3 = ModelFacts(1_000_000, 32_768, True, 1.25, 2.5)
 _MISTRAL = ModelFacts(128_000, 16_384, True)
 _OWN_SERVER = ModelFacts(128_000, 8_192, False)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from fermix.agent.model import ChatRequest, Completion, Delta
+from fermix.agent.model import ChatRequest, Completion, Delta, Usage
 from fermix.errors import ProviderUnavailable
 
 SERVER_TEXT_CHARS = 500
@@ -36,6 +36,7 @@ class ErrorKind(StrEnum):
 class ProviderFailed(ProviderUnavailable):
     """A call failed. `status` is the HTTP status or None; `streamed` says visible output had already been
     shown, which rules out a retry and a fallback. `server_text` is the provider's own sentence, cut to 500.
+    `usage` is what the call is known to have used all the same, None when nobody can tell.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class ProviderFailed(ProviderUnavailable):
         self.server_text = said
         self.status = status
         self.streamed = streamed
+        self.usage: Usage | None = None
 
 
 class NothingListens(ProviderFailed):
@@ -65,6 +67,7 @@ class NothingListens(ProviderFailed):
     def __init__(self, address: str, route: Route) -> None:
         said = f"nothing listens at {address}"
         super().__init__(ErrorKind.TRANSPORT, provider=route.provider, model=route.model, server_text=said)
+        self.usage = Usage()
         self.address = address
 
 
@@ -102,6 +105,8 @@ class ModelFacts:
     input_price: float | None = None
     output_price: float | None = None
     compact: bool = False
+    cached_price: float | None = None
+    """Of a million tokens of the prompt that the provider had kept; None takes them at the full price."""
 
 
 class Key(Protocol):

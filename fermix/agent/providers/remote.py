@@ -20,6 +20,7 @@ from fermix.agent.model import (
     Delta,
     Image,
     ToolMessage,
+    Usage,
 )
 from fermix.agent.providers import failures
 from fermix.agent.providers.failures import BadAnswer
@@ -41,6 +42,7 @@ log = logging.getLogger(__name__)
 
 UNSEEN = "[the picture is left out: this model reads text only]"
 
+UNSENT = ("unreachable", "tls")  # faults of a connection before a request travels on it
 _REFUSALS = (400, 404, 422)  # statuses under which servers object to a field
 _REASONING_REFUSED = re.compile(r"signature|encrypted|reasoning|thinking", re.IGNORECASE)
 _FIELD_REFUSED = re.compile(
@@ -88,7 +90,9 @@ class RemoteProvider:
             if error.closed_address:
                 raise NothingListens(error.closed_address, self._route) from error
             kind = ErrorKind.TIMEOUT if error.fault == "timeout" else ErrorKind.TRANSPORT
-            raise self._failed(kind, str(error), shown) from error
+            failed = self._failed(kind, str(error), shown)
+            failed.usage = Usage() if error.fault in UNSENT else None
+            raise failed from error
 
     async def _complete(self, request: ChatRequest, shown: _Shown) -> Completion:
         try:
@@ -162,7 +166,7 @@ class RemoteProvider:
         return next((name for name in sorted(candidates) if re.search(rf"\b{name}\b", error.text)), None)
 
     def _failed(self, kind: ErrorKind, text: str, shown: _Shown, answer: BadAnswer | None = None) -> ProviderFailed:
-        return ProviderFailed(
+        failed = ProviderFailed(
             kind,
             provider=self._route.provider,
             model=self._route.model,
@@ -171,6 +175,8 @@ class RemoteProvider:
             streamed=shown.any,
             retry_after_s=answer.retry_after_s if answer else None,
         )
+        failed.usage = answer.usage if answer else None
+        return failed
 
 
 class _Shown:

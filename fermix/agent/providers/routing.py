@@ -2,7 +2,8 @@
 
 The loop calls `complete` for each step. What must stay true: nothing is tried again once anything was shown; only a
 turn's first call may change the route, and the turn then stays there; each route is tried once a call; every wait
-is bounded. Source: reference 4, section 2.6; PRV-17 to PRV-22 in faults.md.
+is bounded; every attempt is booked, and what the budget refuses is asked of no other route either.
+Source: reference 4, section 2.6; PRV-17 to PRV-22 in faults.md.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from fermix.agent.budget import Books
 from fermix.agent.model import ChatRequest, Completion, Purpose, ToolMessage
+from fermix.agent.providers.attempts import Attempts, Occasion
 from fermix.agent.providers.chain import Candidate, open_route, usable_candidates
 from fermix.agent.providers.provider import AllRoutesFailed, ErrorKind, OnDelta, Provider, ProviderFailed, Route
 from fermix.clock import Clock
@@ -67,11 +70,14 @@ CONTINUATION = Retries(HICCUPS | {ErrorKind.RATE_LIMIT, ErrorKind.TIMEOUT}, (2.0
 class Router:
     """The chain. Made anew whenever the configuration changes; remembers which route a running turn is on."""
 
-    def __init__(self, routes: Sequence[Provider], rows: Sequence[ProviderRow], clock: Clock, events: Events) -> None:
+    def __init__(
+        self, routes: Sequence[Provider], rows: Sequence[ProviderRow], clock: Clock, events: Events, books: Books
+    ) -> None:
         self._routes = tuple(routes)
         self._rows = tuple(rows)
         self._clock = clock
         self._events = events
+        self._attempts = Attempts(books)
         self._cooling = _Cooling(clock)
         self._turns: OrderedDict[str, Provider] = OrderedDict()
 
@@ -83,6 +89,7 @@ class Router:
         net: Net,
         clock: Clock,
         events: Events,
+        books: Books,
         *,
         embedded_first: bool = False,
     ) -> Self:
@@ -93,7 +100,7 @@ class Router:
             routes = [embedded, *(open_route(candidate, net) for candidate in others)]
         else:
             routes = [open_route(candidate, net) for candidate in usable_candidates(candidates)]
-        return cls(routes, [candidate.row for candidate in candidates], clock, events)
+        return cls(routes, [candidate.row for candidate in candidates], clock, events, books)
 
     @property
     def routes(self) -> tuple[Provider, ...]:
@@ -120,32 +127,33 @@ class Router:
     ) -> Completion:
         """Get one answer; only those of the turn itself decide where it stays.
 
-        Raises: ProviderFailed, AllRoutesFailed, NeedsOperator.
+        Raises: ProviderFailed, AllRoutesFailed, NeedsOperator, BudgetReached.
         """
+        occasion = Occasion(turn_id, purpose, key)
         if purpose != "turn":
-            completion, _ = await self._begin(request, on_delta, turn_id)
+            completion, _ = await self._begin(request, on_delta, occasion)
             return completion
         bound = self._turns.get(turn_id)
         if bound is None or not isinstance(request.messages[-1], ToolMessage):
-            completion, provider = await self._begin(request, on_delta, turn_id)
+            completion, provider = await self._begin(request, on_delta, occasion)
             self._remember(turn_id, provider)
             return completion
-        outcome = await self._ask(bound, request, on_delta, CONTINUATION)
+        outcome = await self._ask(bound, request, on_delta, CONTINUATION, occasion)
         if isinstance(outcome, ProviderFailed):
             raise outcome
         return outcome
 
-    async def _begin(self, request: ChatRequest, on_delta: OnDelta, turn_id: str) -> tuple[Completion, Provider]:
+    async def _begin(self, request: ChatRequest, on_delta: OnDelta, occasion: Occasion) -> tuple[Completion, Provider]:
         order = self._order()
         if not order:
             raise NeedsOperator("no model is configured", advice="run `fermix setup`")
-        self._tell_detour(turn_id, order[0].route)
+        self._tell_detour(occasion.turn_id, order[0].route)
         failures: list[ProviderFailed] = []
         for provider in order:
             if failures:
-                self._tell(turn_id, order[len(failures) - 1].route, provider.route, failures[-1].kind)
+                self._tell(occasion.turn_id, order[len(failures) - 1].route, provider.route, failures[-1].kind)
             retries = LAST_ROUTE if provider is order[-1] else OTHERS_LEFT
-            outcome = await self._ask(provider, request, on_delta, retries)
+            outcome = await self._ask(provider, request, on_delta, retries, occasion)
             if isinstance(outcome, Completion):
                 return outcome, provider
             failures.append(outcome)
@@ -154,13 +162,13 @@ class Router:
         raise failures[0] if len(failures) == 1 else AllRoutesFailed(tuple(failures))
 
     async def _ask(
-        self, provider: Provider, request: ChatRequest, on_delta: OnDelta, retries: Retries
+        self, provider: Provider, request: ChatRequest, on_delta: OnDelta, retries: Retries, occasion: Occasion
     ) -> Completion | ProviderFailed:
         """Ask one route, more than once if need be; a failure is returned, because the caller decides by it."""
         tries = 0
         while True:
             try:
-                completion = await provider.complete(request, on_delta)
+                completion = await self._attempts.make(occasion, provider, request, on_delta)
             except ProviderFailed as error:
                 tries += 1
                 pause_s = retries.pause_s(error, tries)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fermix.gateway.commands import confirm, later, new, sandbox, stop, whoami
+from fermix.gateway.commands import confirm, later, new, sandbox, stop, usage, whoami
 from fermix.gateway.commands import help as help_command
 
 COMMANDS = (
@@ -15,6 +15,7 @@ COMMANDS = (
     sandbox.GRANT,
     sandbox.REVOKE,
     sandbox.SANDBOX,
+    usage.COMMAND,
     later.COMPACT,
     later.BACKGROUND,
     later.TASKS,

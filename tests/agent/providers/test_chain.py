@@ -19,6 +19,7 @@ from fermix.errors import ConfigError, NeedsOperator
 from fermix.events import Events
 from fermix.home import Home
 from fermix.net import Net
+from tests.fakes.books import FakeBooks
 from tests.fakes.clock import ManualClock
 from tests.fakes.provider import Answer, ScriptedProvider, failure
 
@@ -45,7 +46,7 @@ def make(
 
     clock = ManualClock(moves_itself=True)
     local = local_provider(endpoint, net) if embedded else None
-    return Router.build(candidates, local, net, clock, Events(clock), embedded_first=embedded_first)
+    return Router.build(candidates, local, net, clock, Events(clock), FakeBooks(), embedded_first=embedded_first)
 
 
 def test_a_key_in_the_environment_is_enough(home: Home) -> None:
@@ -173,3 +174,23 @@ async def test_a_limited_primary_hands_over_to_another_vendor_over_real_http(hom
 
     assert (completion.provider, completion.model, completion.text) == ("anthropic", "claude-sonnet-4-6", "hi")
     assert (first.requests[0].wire, second.requests[0].wire) == ("chat", "messages")
+
+
+@pytest.mark.parametrize(
+    ("address", "price"),
+    [
+        ("http://localhost:8080/v1", 0.0),
+        ("http://192.168.1.5/v1", 0.0),
+        ("http://[fd00::1]:8080/v1", 0.0),
+        ("http://gpu.lan/v1", 0.0),
+        ("https://api.example.com/v1", None),
+        ("https://8.8.8.8/v1", None),
+    ],
+)
+def test_a_server_of_ones_own_costs_nothing(home: Home, address: str, price: float | None) -> None:
+    """A model that nobody knows the price of is not silently free; one on the owner's own network is."""
+    (found,) = find(
+        home, f'[fermix_core.providers.openai_compatible]\nbase_url = "{address}"\ndefault_model = "gpt-x"\n'
+    )
+
+    assert (found.model.facts.input_price, found.model.facts.output_price) == (price, price)

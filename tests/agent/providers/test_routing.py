@@ -27,6 +27,7 @@ from fermix.agent.providers.provider import (
 from fermix.agent.providers.routing import Router
 from fermix.errors import NeedsOperator
 from fermix.events import EventQueue, Events, ProviderChanged
+from tests.fakes.books import FakeBooks
 from tests.fakes.clock import ManualClock
 
 FIRST = ChatRequest((), (UserMessage("hello"),))
@@ -71,7 +72,8 @@ class Rig:
     def __init__(self, *routes: FakeRoute) -> None:
         self.clock = ManualClock(moves_itself=True)
         self.events = Events(self.clock)
-        self.router = Router(routes, [], self.clock, self.events)
+        self.books = FakeBooks()
+        self.router = Router(routes, [], self.clock, self.events, self.books)
 
     async def ask(self, request: ChatRequest = FIRST, turn_id: str = "t1") -> str:
         async with asyncio.timeout(5):
@@ -261,7 +263,7 @@ async def test_without_any_route_the_operator_is_told() -> None:
 
 async def test_cancellation_passes_through_a_pause() -> None:
     clock = ManualClock()
-    router = Router([FakeRoute("a", ErrorKind.TRANSPORT)], [], clock, Events(clock))
+    router = Router([FakeRoute("a", ErrorKind.TRANSPORT)], [], clock, Events(clock), FakeBooks())
     async with asyncio.TaskGroup() as group:
         asking = group.create_task(router.complete(FIRST, lambda delta: None, turn_id="t"))
         while not clock.sleeps:
