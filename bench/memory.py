@@ -1,4 +1,4 @@
-"""What the daemon holds and does while nothing happens, and what a thousand turns leave behind."""
+"""What the daemon holds and does while nothing happens, what a thousand turns leave behind, and a long memory."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from bench import composing, remembered
 from bench.figures import Figure
 from bench.program import KIND, ask, connect, cpu_s, daemon, proportional_bytes
 from bench.provider import BenchProvider
@@ -18,6 +19,12 @@ IDLE_S = 10.0
 
 
 def figures() -> Iterator[Figure]:
+    yield from _running()
+    yield from remembered.figures()
+    yield from composing.figures()
+
+
+def _running() -> Iterator[Figure]:
     with tempfile.TemporaryDirectory() as folder, BenchProvider() as provider:
         home = Path(folder) / "fermix"
         with daemon(home, provider.base_url) as process:

@@ -53,7 +53,7 @@ def _daemon(home: Path, provider: BenchProvider) -> Iterator[Figure]:
     write_config(home, provider.base_url, port=port)
     environ = environment(home)
     bare, ready = medians(
-        RUNS, lambda: wall_s((sys.executable, "-c", START_UP_SET), environ), lambda: _ready_s(environ, port)
+        RUNS, lambda: wall_s((sys.executable, "-c", START_UP_SET), environ), lambda: ready_s(environ, port)
     )
     yield Figure("daemon.bare_imports", bare * 1000, "ms")
     yield Figure(f"{KIND}.daemon_ready", ready * 1000, "ms")
@@ -73,7 +73,7 @@ def _ask_s(environ: Mapping[str, str], provider: BenchProvider) -> float:
     return took_s - (provider.left[-1] - provider.arrived[-1])
 
 
-def _ready_s(environ: Mapping[str, str], port: int) -> float:
+def ready_s(environ: Mapping[str, str], port: int) -> float:
     """From exec to the first 200 of /health/ready."""
     began_at = time.monotonic()
     with running((*PROGRAM, "--daemon"), environ):

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from bench import gateway
+from bench import composing, gateway, million
 from bench.figures import Figure, medians
+from fermix.agent.memory import Conversations, ConversationSummary
+from fermix.agent.model import AssistantMessage, ChatMessage, UserMessage
+from fermix.events import Events
+from fermix.message import ConversationKey
+from fermix.store import Database
+from tests.fakes.clock import ManualClock
 
 
 def test_a_figure_past_its_bound_is_not_ok() -> None:
@@ -49,6 +57,33 @@ def test_a_message_that_is_lost_or_stored_twice_or_unanswered_is_counted(
         database.executemany("insert into inbox values (?, ?)", rows)
 
     assert gateway.wrong(tmp_path / "memory.db") == len({"m1 twice", "m2 unanswered", "m4 lost"})
+
+
+def test_a_composed_request_is_as_large_as_it_must_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Issue "Memory that lasts", numbers: the bench asserts 40 tools and 100 messages in each request it times."""
+    monkeypatch.setattr(composing, "ROUNDS", 1)
+
+    figures = {figure.name: figure.value for figure in composing.figures()}
+
+    assert {name.split(".")[1] for name in figures} == {"chat", "messages", "responses"}
+    assert min(figures.values()) > 0
+
+
+def test_a_home_of_a_million_messages_is_one_that_fermix_made(tmp_path: Path) -> None:
+    million.fill(tmp_path / "memory.db", 1_000, 10)
+
+    listed, history = asyncio.run(_look(tmp_path / "memory.db"))
+
+    assert [line.messages for line in listed] == [100] * 10
+    assert [type(message) for message in history] == [UserMessage, AssistantMessage] * 50
+
+
+async def _look(path: Path) -> tuple[Sequence[ConversationSummary], Sequence[ChatMessage]]:
+    clock = ManualClock()
+    async with Database.open(path) as database, Conversations.open(database, clock, Events(clock)) as conversations:
+        await database.check()
+        history = await conversations.history(ConversationKey("cli", "c3", "root"))
+        return await conversations.listing("cli"), history
 
 
 @pytest.mark.slow
