@@ -175,6 +175,25 @@ class ConversationChanged:
     key: ConversationKey
 
 
+CompactionTrigger = Literal["before", "after", "refused", "asked"]
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationCompacted:
+    """Older messages were summed up, or `error` says why not. `covered` counts them; tokens are the history's by
+    estimate, and `measured` says that a provider's own count set it off.
+    """
+
+    key: ConversationKey
+    trigger: CompactionTrigger
+    covered: int = 0
+    before_tokens: int = 0
+    after_tokens: int = 0
+    rounds: int = 0
+    measured: bool = False
+    error: str = ""
+
+
 DownloadState = Literal["running", "verifying", "done", "failed"]
 
 
@@ -203,6 +222,7 @@ Event = (
     | MessageDelivered
     | MessageSettled
     | ConversationChanged
+    | ConversationCompacted
     | DownloadProgress
 )
 

@@ -10,9 +10,11 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from fermix.agent.approvals import Approvals
+from fermix.agent.compaction.compactor import Compacted, Compactor
+from fermix.agent.compaction.settings import CompactionSettings
 from fermix.agent.context import PromptSettings, RuntimeContext, build_context
 from fermix.agent.dispatch import Dispatcher
 from fermix.agent.loop import ModelRouter
@@ -27,6 +29,8 @@ from fermix.clock import Clock
 from fermix.errors import FermixError
 from fermix.events import Events
 from fermix.home import Home
+from fermix.message import ConversationKey
+from fermix.supervisor import OURS, Supervisor
 from fermix.workers import Workers
 
 log = logging.getLogger(__name__)
@@ -51,6 +55,7 @@ class AgentServices:
     approvals: Approvals
     remembered: Callable[[], Awaitable[Remembered]] = _nothing
     """The texts of the prompt that are made from the facts; a memory that cannot be read is in the answer."""
+    compaction: CompactionSettings = field(default_factory=CompactionSettings)
     ended: Callable[[Turn], None] = lambda _turn: None
     """Told of every turn that has ended; never waits and never raises."""
 
@@ -65,25 +70,42 @@ class Agent:
         self._changes = 0
         self._building = asyncio.Lock()
         dispatcher = Dispatcher(services.events, services.clock, services.approvals)
+        self._compactor = Compactor(
+            services.history, services.events, services.clock, services.router, services.compaction
+        )
         self._runner = TurnRunner(
-            RunnerServices(self._checkout, services.history, dispatcher, services.events, services.clock)
+            RunnerServices(
+                self._checkout, services.history, self._compactor, dispatcher, services.events, services.clock
+            )
         )
 
     @classmethod
     @asynccontextmanager
     async def open(cls, services: AgentServices) -> AsyncGenerator[Agent]:
-        """Seed the prompt files that are missing; nothing is held open."""
+        """Seed the prompt files that are missing, and sum up conversations in the background."""
         await services.workers.run(seed, services.home, services.settings.agent.name)
-        yield cls(services)
+        agent = cls(services)
+        async with Supervisor([agent._compactor], OURS, services.events, services.clock):
+            yield agent
 
     def invalidate(self) -> None:
         """Let the next turn build a fresh context: tools, memory, prompt files or routes have changed."""
         self._context = None
         self._changes += 1
 
-    def reconfigure(self, *, registry: CapabilityRegistry, router: ModelRouter, settings: PromptSettings) -> None:
+    def reconfigure(
+        self,
+        *,
+        registry: CapabilityRegistry,
+        router: ModelRouter,
+        settings: PromptSettings,
+        compaction: CompactionSettings,
+    ) -> None:
         """Take what a new configuration brought; running turns keep what they have."""
-        self._services = replace(self._services, registry=registry, router=router, settings=settings)
+        self._services = replace(
+            self._services, registry=registry, router=router, settings=settings, compaction=compaction
+        )
+        self._compactor.use(router, compaction)
         self.invalidate()
 
     async def run(self, turn: Turn, port: ReplyPort) -> TurnOutcome:
@@ -103,6 +125,11 @@ class Agent:
                 version=outcome.history_version,
                 ledger_id=turn.ledger_id,
             )
+        self._compactor.delivered(turn.key, outcome.peak)
+
+    async def compact(self, key: ConversationKey) -> Compacted:
+        """Sum up the older part of a conversation. Raises: FermixError with a sentence for the sender."""
+        return await self._compactor.asked(key)
 
     async def restore(self, turn: Turn, text: str, model: str) -> None:
         """Store the delivered answer of an earlier process as far as it is not stored; not in a newer session.

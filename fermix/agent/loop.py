@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -21,6 +21,7 @@ from fermix.agent.guard import LoopGuard, Verdict
 from fermix.agent.markers import WORDLESS
 from fermix.agent.model import (
     AssistantMessage,
+    ChatMessage,
     ChatRequest,
     Completion,
     Delta,
@@ -33,7 +34,7 @@ from fermix.agent.model import (
 from fermix.agent.outgoing import Veil, outgoing
 from fermix.agent.providers.provider import ErrorKind, ModelFacts, OnDelta, Provider, ProviderFailed, Route
 from fermix.agent.transcript import Transcript
-from fermix.agent.turn import Completed
+from fermix.agent.turn import Completed, RequestSize
 from fermix.clock import Clock
 from fermix.errors import FermixError, LimitReached, Unusable
 from fermix.events import Events, ModelCalled
@@ -41,6 +42,7 @@ from fermix.message import ConversationKey
 
 log = logging.getLogger(__name__)
 
+MOST_SHORTENED = 3  # times that a turn's history is summed up because a provider refuses the request
 MAX_STEPS = 100  # a system knob, not a config section: Architecture, message-to-reply, step 6
 STEP_DEADLINE_S = 900.0  # one model call with its retries and fallbacks; each tool has its own bound
 
@@ -94,14 +96,23 @@ class TooMuchRead(LimitReached):
         super().__init__(f"still too long when shortened: {refusal}", limit="tool_output")
 
 
+Shorten = Callable[[], Awaitable[Sequence[ChatMessage] | None]]
+"""Sum up the history before the turn; returns what is left to be sent of it, None when it cannot get shorter."""
+
+
+async def leave_as_it_is() -> None:
+    """A `Shorten` for turns without a history of their own."""
+
+
 @dataclass(frozen=True, slots=True)
 class LoopServices:
-    """What every turn's loop uses."""
+    """What a turn's loop uses."""
 
     router: ModelRouter
     dispatcher: Dispatcher
     events: Events
     clock: Clock
+    shorten: Shorten = leave_as_it_is
 
 
 async def run_loop(services: LoopServices, scope: ToolScope, opening: ChatRequest) -> Completed:
@@ -132,6 +143,8 @@ class _Run:
         self._facts = services.router.routes[0].facts
         self._usage = Usage()
         self._failures = 0
+        self._peak = RequestSize()
+        self._summaries = 0
         self._sent = False  # whether a tool has sent something to the chat
         self._spoke = services.router.routes[0].route
 
@@ -177,7 +190,9 @@ class _Run:
         raise ProviderFailed(ErrorKind.EMPTY, provider=completion.provider, model=completion.model)
 
     async def _call_with_room(self) -> Completion:
-        """Ask; when the provider finds the request too long, shorten results and ask again, at most three times."""
+        """Ask; when the provider finds the request too long, shorten results and ask again, at most three times, and
+        then the history before the turn.
+        """
         transcript, shortened = self._transcript, False
         if transcript.new:
             transcript.make_room(self._facts)
@@ -187,13 +202,23 @@ class _Run:
             except ProviderFailed as error:
                 if error.kind is not ErrorKind.CONTEXT_LENGTH or error.streamed:
                     raise
-                if not transcript.make_more_room():
+                if not transcript.make_more_room() and not await self._shorten_history():
                     raise (TooMuchRead(error) if shortened else error) from error
-                log.info("shortened results of tools: %s", error)
+                log.info("shortened what is sent: %s", error)
                 shortened = True
             else:
                 transcript.answered(completion)
+                self._peak = max(self._peak, transcript.size, key=lambda size: size.tokens)
                 return completion
+
+    async def _shorten_history(self) -> bool:
+        if self._summaries >= MOST_SHORTENED or not self._transcript.has_earlier:
+            return False
+        self._summaries += 1
+        earlier = await self._services.shorten()
+        if earlier is not None:
+            self._transcript.exchange_earlier(earlier)
+        return earlier is not None
 
     async def _call_model(self, request: ChatRequest) -> Completion:
         router, turn = self._services.router, self._scope.turn
@@ -270,6 +295,7 @@ class _Run:
             usage=self._usage,
             steps=steps,
             tool_failures=self._failures,
+            peak=self._peak,
             new_messages=(*self._transcript.new, AssistantMessage(WORDLESS)),
         )
 
@@ -282,6 +308,7 @@ class _Run:
             usage=self._usage,
             steps=steps,
             tool_failures=self._failures,
+            peak=self._peak,
             new_messages=(*self._transcript.new, final),
         )
 

@@ -13,8 +13,13 @@ NOT_RUN = "[not run: the turn ended first]"
 BEGINNING = "[earlier messages are not shown]"
 WORDLESS = "[answered without words]"
 """Where a file or a reaction was the whole answer."""
+NOTED = "[noted]"
+"""What follows a summary, where a wire wants an answer."""
+
+SUMMARY_BEGINS = "[Fermix: a summary stands for "
+"""How the message begins that holds the summary of what is not shown any more."""
 
 UNANSWERED = frozenset({STOPPED, FAILED, DIED})
 """What stands in the place of an answer."""
 
-MARKERS = UNANSWERED | {NOT_RUN, BEGINNING, WORDLESS}
+MARKERS = UNANSWERED | {NOT_RUN, BEGINNING, WORDLESS, NOTED}

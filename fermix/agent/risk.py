@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 
 from fermix.agent.capability import Capability, ToolContext
 from fermix.agent.exposure import Exposure
-from fermix.agent.model import ChatMessage, JsonValue, ToolMessage, ToolResult
+from fermix.agent.markers import SUMMARY_BEGINS
+from fermix.agent.model import ChatMessage, JsonValue, ToolMessage, ToolResult, UserMessage
 from fermix.agent.results import is_framed
 from fermix.trust import PolicyClass
 
@@ -94,13 +95,21 @@ def exposure_at_start(words: str, earlier: Sequence[ChatMessage], tools: Mapping
     results = [message for message in earlier if isinstance(message, ToolMessage)]
     framed = [message for message in results if is_framed(message.text)]
     local = any(message.name not in tools or reads_local(tools[message.name]) for message in results)
-    exposure = Exposure(earlier=bool(framed), local_earlier=local)
+    summaries = [message.text for message in earlier if is_summary(message)]
+    exposure = Exposure(earlier=bool(framed) or any(map(is_framed, summaries)), local_earlier=local or bool(summaries))
     exposure.note_addresses(words)
     for message in framed:
         tool = tools.get(message.name)
         if message.ok and tool is not None and tool.policy is PolicyClass.NETWORK:
             exposure.note_addresses(message.text)
     return exposure
+
+
+def is_summary(message: ChatMessage) -> bool:
+    """Say whether it stands for older messages, which may have held anything of this machine. Who writes one himself
+    only narrows what his conversation may do.
+    """
+    return isinstance(message, UserMessage) and message.text.startswith(SUMMARY_BEGINS)
 
 
 def _leaves(capability: Capability) -> bool:

@@ -10,18 +10,21 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Protocol, assert_never
 
+from fermix.agent.compaction.compactor import Compactor, SummedUp
 from fermix.agent.context import Profile, RuntimeContext
 from fermix.agent.dispatch import Dispatcher, ToolScope
-from fermix.agent.loop import LoopServices, run_loop
+from fermix.agent.exposure import Exposure
+from fermix.agent.loop import LoopServices, Shorten, run_loop
 from fermix.agent.model import ChatMessage, ChatRequest, Image, UserMessage
 from fermix.agent.prompt import date_note
 from fermix.agent.results import OUTPUT_CHARS
 from fermix.agent.risk import exposure_at_start
 from fermix.agent.sentences import APOLOGY, sentence_for
 from fermix.agent.turn import Cancelled, Completed, Failed, ReplyPort, Turn, TurnOutcome
-from fermix.agent.window import fit
+from fermix.agent.window import Fitted, fit
 from fermix.clock import Clock
 from fermix.errors import FermixError, LimitReached
 from fermix.events import Events, HistoryTrimmed, TurnEnded, TurnStarted
@@ -31,12 +34,10 @@ from fermix.trust import Trust
 log = logging.getLogger(__name__)
 
 
-class History(Protocol):
+class History(SummedUp, Protocol):
     """The conversations. What `history` returns can always be sent; a write for an older `version` is dropped."""
 
     async def history(self, key: ConversationKey, *, before: int | None = None) -> tuple[ChatMessage, ...]: ...
-
-    async def version(self, key: ConversationKey) -> int: ...
 
     async def append(
         self,
@@ -60,6 +61,7 @@ class RunnerServices:
 
     checkout: Callable[[], Awaitable[RuntimeContext]]
     history: History
+    compactor: Compactor
     dispatcher: Dispatcher
     events: Events
     clock: Clock
@@ -102,28 +104,49 @@ class TurnRunner:
         context = await self._services.checkout()
         profile = context.profile(turn.trust, may_ask=turn.may_ask, way_back=turn.way_back)
         history = self._services.history
-        version = await history.version(turn.key)
-        earlier = await history.history(turn.key, before=turn.ledger_id)
         question = question_of(turn.message)
-        request = self._request(turn, context, profile, earlier, question)
+        version = await history.version(turn.key)
+        fitted = await self._fitted(turn, context, profile, question)
+        request = self._request(turn, context, profile, fitted)
         await store_question(history, turn, version)
-        services = LoopServices(context.router, self._services.dispatcher, self._services.events, self._services.clock)
-        output_chars = min(OUTPUT_CHARS, context.facts.context_tokens)
         exposure = exposure_at_start(question.text, request.messages, profile.tools)
+        services = LoopServices(
+            context.router, self._services.dispatcher, self._services.events, self._services.clock,
+            self._shorten(turn, profile, exposure),
+        )  # fmt: skip
+        output_chars = min(OUTPUT_CHARS, context.facts.context_tokens)
         scope = ToolScope(profile.tools, turn, port, output_chars, exposure)
         return replace(await run_loop(services, scope, request), history_version=version)
 
-    def _request(
-        self,
-        turn: Turn,
-        context: RuntimeContext,
-        profile: Profile,
-        earlier: Sequence[ChatMessage],
-        question: UserMessage,
-    ) -> ChatRequest:
-        fitted = fit(earlier, question, fixed_tokens=profile.fixed_tokens, facts=context.facts, route=context.route)
+    async def _fitted(self, turn: Turn, context: RuntimeContext, profile: Profile, question: UserMessage) -> Fitted:
+        """Return the history that fits beside the question, summed up before when that is due."""
+
+        async def look() -> Fitted:
+            earlier = await self._services.history.history(turn.key, before=turn.ledger_id)
+            return fit(earlier, question, fixed_tokens=profile.fixed_tokens, facts=context.facts, route=context.route)
+
+        fitted = await look()
+        changed = await self._services.compactor.before_turn(turn.key, fits=not fitted.dropped)
+        return await look() if changed else fitted
+
+    def _shorten(self, turn: Turn, profile: Profile, exposure: Exposure) -> Shorten:
+        """Return what sums up the history before this turn when a provider refuses the request."""
+        tries = count(1)
+
+        async def shorten() -> Sequence[ChatMessage] | None:
+            if turn.ledger_id is None or not await self._services.compactor.refused(turn.key, next(tries)):
+                return None
+            earlier = await self._services.history.history(turn.key, before=turn.ledger_id)
+            now = exposure_at_start("", earlier, profile.tools)
+            exposure.earlier |= now.earlier
+            exposure.local_earlier |= now.local_earlier
+            return earlier
+
+        return shorten
+
+    def _request(self, turn: Turn, context: RuntimeContext, profile: Profile, fitted: Fitted) -> ChatRequest:
         if fitted.dropped:
-            kept = len(earlier) - fitted.dropped
+            kept = len(fitted.messages) - 1
             self._services.events.emit(HistoryTrimmed(turn.key, turn.id, fitted.dropped, kept))
         today = date_note(self._services.clock.now(), context.timezone)
         return ChatRequest((*profile.system, today), fitted.messages, profile.schemas)

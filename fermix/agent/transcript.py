@@ -13,7 +13,7 @@ the ones that the next message knows nothing of.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from fermix.agent.capability import Capability
@@ -21,6 +21,7 @@ from fermix.agent.model import AssistantMessage, ChatMessage, ChatRequest, Compl
 from fermix.agent.providers.provider import ModelFacts
 from fermix.agent.results import RECALL, bounded, framed, is_framed, unframed
 from fermix.agent.tokens import message_tokens, prompt_tokens, text_bytes
+from fermix.agent.turn import RequestSize
 from fermix.agent.window import request_tokens
 
 BUDGET_SHARE = 0.85  # of what a request may hold; an estimate of four bytes a token is that far off for code
@@ -41,6 +42,7 @@ class Transcript:
         self._originals_bytes = 0
         self._messages = list(opening.messages)
         self._shortened: set[str] = set()
+        self._asked_tokens = 0  # by the provider's count of the last request
         self._used_tokens = 0  # by the provider's count of the last request and its answer, less what was saved
         self._counted = 0  # how many messages are in that count
         self._rounds = 0  # after refusals since the last answer
@@ -60,9 +62,29 @@ class Transcript:
     def answered(self, completion: Completion) -> None:
         """Note what the provider counted; called before the answer itself is added."""
         usage = completion.usage
+        self._asked_tokens = usage.input_tokens
         self._used_tokens = usage.input_tokens + usage.output_tokens if usage.input_tokens else 0
         self._counted = len(self._messages) + 1
         self._rounds = 0
+
+    @property
+    def size(self) -> RequestSize:
+        """How large the last request was."""
+        measured = self._asked_tokens > 0
+        return RequestSize(self._asked_tokens if measured else self._estimate(), measured)
+
+    @property
+    def has_earlier(self) -> bool:
+        """Whether anything stands before the turn's own message."""
+        return len(self._opening.messages) > 1
+
+    def exchange_earlier(self, earlier: Sequence[ChatMessage]) -> None:
+        """Take a shorter history in place of the one that the turn began with."""
+        question = self._opening.messages[-1]
+        new = self.new
+        self._opening = replace(self._opening, messages=(*earlier, question))
+        self._messages = [*self._opening.messages, *new]
+        self._used_tokens = self._rounds = 0
 
     def make_room(self, facts: ModelFacts) -> None:
         """Shorten results of older steps, the oldest first, until the next request fits by estimate; when all are

@@ -51,9 +51,18 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
+class RequestSize:
+    """Tokens of a request, by the provider's count where it told one (`measured`), else by estimate."""
+
+    tokens: int = 0
+    measured: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Completed:
     """The loop ended with an answer. `model` is "provider/model" of the last call; `new_messages` are what the
-    history gets at commit, calls and results included, and `history_version` is the history they belong to.
+    history gets at commit, calls and results included, and `history_version` is the history they belong to. `peak`
+    is the largest request of the turn.
     """
 
     text: str
@@ -63,6 +72,7 @@ class Completed:
     tool_failures: int = 0
     new_messages: tuple[ChatMessage, ...] = ()
     history_version: int = 0
+    peak: RequestSize = RequestSize()
 
 
 @dataclass(frozen=True, slots=True)

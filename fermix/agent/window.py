@@ -13,6 +13,7 @@ from itertools import pairwise
 
 from fermix.agent.model import ChatMessage, UserMessage
 from fermix.agent.providers.provider import ModelFacts, Route
+from fermix.agent.risk import is_summary
 from fermix.agent.tokens import message_tokens
 from fermix.errors import LimitReached
 
@@ -28,7 +29,8 @@ class Fitted:
 def fit(
     earlier: Sequence[ChatMessage], question: UserMessage, *, fixed_tokens: int, facts: ModelFacts, route: Route
 ) -> Fitted:
-    """Keep the newest units of history that fit beside the question; `fixed_tokens` is the prompt with its tools.
+    """Keep the newest units of history that fit beside the question; `fixed_tokens` is the prompt with its tools. A
+    summary of what came before stands first and goes last.
 
     Raises: LimitReached "prompt" when the question alone does not fit.
     """
@@ -41,18 +43,29 @@ def fit(
             user_text=f"Your message is too long for {route}: about {asked:,} tokens, and {max(room, 0):,} fit. "
             "Shorten it, or save it as a file and ask about parts of it.",
         )
-    left, kept_from = room - asked, len(earlier)
-    for start, end in reversed(_units(earlier)):
-        left -= sum(map(message_tokens, earlier[start:end]))
+    head = _summary_of(earlier, room - asked)
+    left = room - asked - sum(map(message_tokens, head))
+    rest, kept_from = earlier[len(head) :], len(earlier) - len(head)
+    for start, end in reversed(_units(rest)):
+        left -= sum(map(message_tokens, rest[start:end]))
         if left < 0:
             break
         kept_from = start
-    return Fitted((*earlier[kept_from:], question), kept_from)
+    return Fitted((*head, *rest[kept_from:], question), kept_from)
 
 
 def request_tokens(facts: ModelFacts) -> int:
     """Return how large a request may be: the window without the room for the answer."""
     return facts.context_tokens - min(facts.max_output_tokens, facts.context_tokens // 4)
+
+
+def _summary_of(earlier: Sequence[ChatMessage], room: int) -> Sequence[ChatMessage]:
+    """Return the unit of a summary at the beginning, if there is one and it fits."""
+    if not earlier or not is_summary(earlier[0]):
+        return ()
+    units = _units(earlier)
+    head = earlier[: units[0][1]]
+    return head if sum(map(message_tokens, head)) <= room else ()
 
 
 def _units(messages: Sequence[ChatMessage]) -> list[tuple[int, int]]:

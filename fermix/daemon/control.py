@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from fermix.agent.agent import Agent
 from fermix.agent.budget import Books, Budget, BudgetSettings
+from fermix.agent.compaction.settings import CompactionSettings
 from fermix.agent.context import PromptSettings
 from fermix.agent.providers.catalog import LOCAL_ID
 from fermix.agent.providers.chain import Candidate, find_candidates
@@ -184,7 +185,12 @@ class Control:
         """Build the tools again from what is in use: some of them are made of the sandbox's policy."""
         parts, config = self._parts, self._config
         registry = parts.tools(config, self._keys)
-        parts.agent.reconfigure(registry=registry, router=parts.routes.router, settings=prompt_settings(config))
+        parts.agent.reconfigure(
+            registry=registry,
+            router=parts.routes.router,
+            settings=prompt_settings(config),
+            compaction=config[CompactionSettings],
+        )
 
     def fetch_model(self) -> None:
         self._parts.embedded.fetch()

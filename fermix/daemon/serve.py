@@ -20,6 +20,7 @@ from fermix.agent.agent import Agent, AgentServices
 from fermix.agent.approvals import Approvals
 from fermix.agent.budget import Budget, BudgetSettings
 from fermix.agent.capability import Capability
+from fermix.agent.compaction.settings import CompactionSettings
 from fermix.agent.memory import Conversations
 from fermix.agent.memory.facts import Facts
 from fermix.agent.providers.chain import Candidate
@@ -112,7 +113,8 @@ async def serve(start: Start) -> None:
             Agent.open(
                 AgentServices(
                     tools(config, start.keys), routes.router, conversations, home, prompt_settings(config), workers,
-                    events, clock, approvals, facts.remembered, ended=partial(_tidy, sandbox, workers),
+                    events, clock, approvals, facts.remembered, config[CompactionSettings],
+                    ended=partial(_tidy, sandbox, workers),
                 )
             )
         )  # fmt: skip

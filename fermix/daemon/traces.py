@@ -112,6 +112,8 @@ def kinds_of(event: Event) -> tuple[Kind, ...]:
             return ("agent_event", "error") if event.outcome == "failed" else ("agent_event",)
         case happened.ServiceState():
             return ("agent_event", "error") if event.state == "down" else ("agent_event",)
+        case happened.ConversationCompacted():
+            return ("agent_event", "error") if event.error else ("agent_event",)
         case happened.DownloadProgress():
             return ("agent_event", "error") if event.state == "failed" else ("agent_event",)
         case (

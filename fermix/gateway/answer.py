@@ -12,12 +12,14 @@ import logging
 from dataclasses import dataclass
 from typing import Literal, Protocol, assert_never
 
+from fermix.agent.compaction.compactor import Compacted
 from fermix.agent.model import Usage
 from fermix.agent.turn import Cancelled, Completed, Failed, ReplyPort, Turn, TurnOutcome
 from fermix.clock import Clock
 from fermix.events import Events, MessageSettled
 from fermix.gateway.ledger import Entry, Ledger, Outcome
 from fermix.gateway.replies import Replier, past_failing
+from fermix.message import ConversationKey
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +40,8 @@ class Agent(Protocol):
     async def abandon(self, turn: Turn, outcome: Cancelled | Failed) -> None: ...
 
     async def restore(self, turn: Turn, text: str, model: str) -> None: ...
+
+    async def compact(self, key: ConversationKey) -> Compacted: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import Literal, Protocol, assert_never
 
 from fermix.agent.approvals import Approvals
 from fermix.agent.budget import Budget
+from fermix.agent.compaction.compactor import Compacted
 from fermix.agent.sandbox import Policy
 from fermix.gateway.authorize import Authorization
 from fermix.gateway.queue import Lanes, Slot
@@ -44,6 +45,7 @@ class CommandContext:
     approvals: Approvals
     commands: Sequence[Command]
     budget: Budget
+    compact: Callable[[ConversationKey], Awaitable[Compacted]]
 
 
 RunCommand = Callable[[CommandContext], Awaitable[None]]

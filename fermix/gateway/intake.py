@@ -138,6 +138,7 @@ class IntakeSteps:
                 CommandContext(
                     message, sender, rest, replier, accepted.slot, self._lanes,
                     rooms.conversations, rooms.policy, rooms.approvals, rooms.commands, rooms.budget,
+                    rooms.agent.compact,
                 )
             )  # fmt: skip
         self._settle(accepted, "handled")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pydantic import BaseModel
 
 from fermix.agent import budget
+from fermix.agent.compaction import settings as compaction
 from fermix.agent.providers import overrides
 from fermix.agent.providers.catalog import PROVIDERS
 from fermix.agent.sandbox.settings import SandboxSettings
@@ -27,6 +28,7 @@ SECTIONS: Mapping[str, type[BaseModel]] = {
     **{spec.section: spec.settings for spec in CHANNELS},
     "sandbox": SandboxSettings,
     budget.SECTION: budget.BudgetSettings,
+    compaction.SECTION: compaction.CompactionSettings,
     overrides.SECTION: overrides.RoutingSettings,
     image.SECTION: image.ImageSettings,
     tool_search.SECTION: tool_search.ToolSearchSettings,

@@ -20,7 +20,14 @@ from fermix.errors import NeedsOperator
 from fermix.home import PRIVATE_FILE
 from fermix.store.faults import damaged, unusable
 
-MIGRATIONS = ("0001_base.sql", "0002_ledger.sql", "0003_facts.sql", "0004_listing.sql", "0005_usage.sql")
+MIGRATIONS = (
+    "0001_base.sql",
+    "0002_ledger.sql",
+    "0003_facts.sql",
+    "0004_listing.sql",
+    "0005_usage.sql",
+    "0006_checkpoints.sql",
+)
 LATEST = len(MIGRATIONS)
 BUSY_TIMEOUT_S = 5.0  # another process (a backup, a second client) may hold the file this long
 MOST_CHECKED_BYTES = 16 * 1_048_576  # a tenth of a second; a kill cannot damage the file, so larger ones may wait

@@ -8,6 +8,7 @@ import pytest
 
 from fermix.agent.agent import FAILED, STOPPED
 from fermix.agent.capability import ToolContext
+from fermix.agent.compaction.settings import CompactionSettings
 from fermix.agent.memory import Conversations, Entry
 from fermix.agent.model import (
     AssistantMessage,
@@ -168,7 +169,12 @@ async def test_new_configuration_reaches_the_next_turn_and_not_the_running_one(w
     new_router = ScriptedRouter([says("new")])
 
     async def change(request: ChatRequest, on_delta: OnDelta) -> Completion:
-        agent.reconfigure(registry=CapabilityRegistry(), router=new_router, settings=world.settings("Bea"))
+        agent.reconfigure(
+            registry=CapabilityRegistry(),
+            router=new_router,
+            settings=world.settings("Bea"),
+            compaction=CompactionSettings(),
+        )
         return calls(make_call())
 
     old_router = ScriptedRouter([change, says("old")])

@@ -33,7 +33,7 @@ from fermix.agent.providers.provider import AllRoutesFailed, ErrorKind, OnDelta,
 from fermix.agent.sentences import LIMITS, sentence_for
 from fermix.agent.tools import recall, tool_search
 from fermix.agent.tools.tool_search import ToolSearchSettings
-from fermix.agent.turn import Completed
+from fermix.agent.turn import Completed, RequestSize
 from fermix.clock import SystemClock
 from fermix.errors import FermixError, LimitReached, NeedsOperator
 from fermix.events import EventQueue, Events, ModelCalled, ToolCalled
@@ -98,6 +98,7 @@ async def test_answer_without_calls_ends_the_turn(stage: Stage) -> None:
     assert outcome == Completed(
         text="Hello.",
         model="fake/script-1",
+        peak=RequestSize(10, measured=True),
         usage=Usage(10, 2),
         steps=1,
         new_messages=(AssistantMessage("Hello."),),
@@ -594,6 +595,7 @@ async def test_a_reaction_alone_and_without_words_ends_the_turn(stage: Stage) ->
     assert outcome == Completed(
         text="",
         model="fake/script-1",
+        peak=RequestSize(10, measured=True),
         usage=Usage(10, 2),
         steps=1,
         new_messages=(

@@ -183,16 +183,17 @@ async def test_prompt_larger_than_the_window_is_refused_before_anything_is_store
     assert await world.conversations.entries(make_turn().key, 10) == ()
 
 
-async def test_history_that_does_not_fit_loses_its_oldest_units_and_the_trace_says_so_once(world: World) -> None:
-    """CTX-01: whole units go, the newest stay, and one event tells how many."""
+async def test_history_that_can_be_made_to_fit_in_no_other_way_loses_its_oldest_units(world: World) -> None:
+    """CTX-01: nobody sums it up, so whole units go, the newest stay, and one event tells how many."""
     key = make_turn().key
     for number in range(6):
         await world.conversations.append(key, UserMessage(f"{number} " + "x" * 2_000), AssistantMessage("ok"))
-    router = ScriptedRouter([says("fine")], ModelFacts(4_000, 1_000, vision=None))
+    away = ProviderFailed(ErrorKind.UNAVAILABLE, provider="fake", model="script-1")
+    router = ScriptedRouter([away, says("fine")], ModelFacts(4_000, 1_000, vision=None))
     async with world.open(router) as agent:
         await world.run(agent, make_turn("now"))
 
-    messages = router.requests[0].messages
+    messages = router.requests[1].messages
     trimmed = of_kind(world.seen, HistoryTrimmed)
     assert trimmed == [HistoryTrimmed(key, "t1", 12 - len(messages) + 1, len(messages) - 1)]
     assert 1 < len(messages) < 13

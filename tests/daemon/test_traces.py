@@ -18,6 +18,7 @@ from fermix.daemon import traces
 from fermix.daemon.traces import TraceWriter, kinds_of, to_line
 from fermix.events import (
     ConversationChanged,
+    ConversationCompacted,
     DownloadProgress,
     Event,
     Events,
@@ -59,6 +60,8 @@ EVERY_EVENT: tuple[tuple[Event, tuple[str, ...]], ...] = (
     (MessageSettled(KEY, "m1", "completed", 0.5), ("channel_msg",)),
     (ConversationChanged(KEY), ("agent_event",)),
     (HistoryTrimmed(KEY, "t1", 3, 9), ("agent_event",)),
+    (ConversationCompacted(KEY, "after", 8, 900, 90, 1, measured=True), ("agent_event",)),
+    (ConversationCompacted(KEY, "after", error="no model"), ("agent_event", "error")),
     (DownloadProgress("model", 1, 2, "running"), ("agent_event",)),
     (DownloadProgress("model", 1, 2, "failed", "no network"), ("agent_event", "error")),
 )

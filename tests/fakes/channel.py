@@ -8,14 +8,16 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal, get_args
 
+from fermix.agent.compaction.compactor import Compacted
 from fermix.agent.model import Delta, TextDelta, Usage
 from fermix.agent.turn import Cancelled, Completed, Failed, ReplyPort, Turn, TurnOutcome
-from fermix.errors import FermixError
+from fermix.errors import FermixError, Unusable
 from fermix.gateway.channel import Abilities, Channel
 from fermix.message import (
     ROOT_THREAD,
     ApprovalPrompt,
     Attachment,
+    ConversationKey,
     File,
     InboundKind,
     LocalOrigin,
@@ -218,6 +220,7 @@ class FakeAgent:
     abandoned: list[tuple[str, str]] = field(default_factory=list)
     restored: list[tuple[str, str]] = field(default_factory=list)
     running: dict[str, int] = field(default_factory=dict)
+    compacted: Compacted | None = None
     most_at_once: int = 0
 
     async def run(self, turn: Turn, port: ReplyPort) -> TurnOutcome:
@@ -238,6 +241,11 @@ class FakeAgent:
 
     async def abandon(self, turn: Turn, outcome: Cancelled | Failed) -> None:
         self.abandoned.append((turn.message.id, type(outcome).__name__))
+
+    async def compact(self, key: ConversationKey) -> Compacted:
+        if self.compacted is None:
+            raise Unusable("nothing to sum up", user_text="There is nothing older to sum up in this conversation.")
+        return self.compacted
 
     async def restore(self, turn: Turn, text: str, model: str) -> None:
         self.restored.append((turn.message.id, text))

@@ -41,5 +41,5 @@ def test_no_trigger_is_used_twice() -> None:
 def test_a_command_can_be_run_or_says_what_is_missing() -> None:
     assert [command.name for command in COMMANDS if (command.run is None) != bool(command.missing)] == []
     assert {command.name for command in COMMANDS if command.run is None} == {
-        "compact", "background", "tasks", "pause", "resume", "ultra",
+        "background", "tasks", "pause", "resume", "ultra",
     }  # fmt: skip

@@ -13,7 +13,8 @@ import pytest
 
 from fermix.agent.approvals import Approvals
 from fermix.agent.budget import Budget
-from fermix.agent.turn import Failed, ReplyPort, Turn, TurnOutcome
+from fermix.agent.compaction.compactor import Compacted
+from fermix.agent.turn import Failed, ReplyPort, RequestSize, Turn, TurnOutcome
 from fermix.clock import Clock, SystemClock
 from fermix.events import EventQueue, Events, MessageReceived, MessageSettled
 from fermix.gateway import Access, Authorizer, Gateway, Ledger, Rooms
@@ -402,6 +403,24 @@ async def test_new_clears_this_conversation() -> None:
         await rooms.channel.wait_for(1)
 
         assert rooms.conversations.cleared == [ConversationKey("cli", "chat", "root")]
+
+
+async def test_compact_says_what_it_did_or_why_not() -> None:
+    agent = FakeAgent()
+    async with house(agent) as rooms:
+        await rooms.say("/compact", id="m1")
+        await rooms.channel.wait_for(1)
+        agent.compacted = Compacted(12, 9_000, 700, 1, RequestSize(31_000, measured=True))
+        await rooms.say("/compact", id="m2")
+        await rooms.channel.wait_for(2)
+        agent.compacted = replace(agent.compacted, peak=RequestSize(31_000))
+        await rooms.say("/compact", id="m3")
+        told = [text for _, text in await rooms.channel.wait_for(3)]
+
+    assert told[0] == "There is nothing older to sum up in this conversation."
+    assert told[1].startswith("I summed up 12 older messages. What I keep before me takes about 700 tokens instead of")
+    assert "31,000 tokens by the provider's count" in told[1]
+    assert "31,000" not in told[2]
 
 
 async def test_a_command_that_breaks_is_no_success() -> None:

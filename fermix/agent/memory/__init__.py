@@ -2,6 +2,6 @@
 
 from fermix.agent.memory.conversations import Conversations, ConversationSummary
 from fermix.agent.memory.history import Entry
-from fermix.agent.memory.rows import Note, Stored
+from fermix.agent.memory.rows import Checkpoint, Note, Row, Stored
 
-__all__ = ["ConversationSummary", "Conversations", "Entry", "Note", "Stored"]
+__all__ = ["Checkpoint", "ConversationSummary", "Conversations", "Entry", "Note", "Row", "Stored"]

@@ -20,7 +20,7 @@ from itertools import takewhile
 from fermix.agent.markers import DIED
 from fermix.agent.memory.history import Entry, entries, is_dangling, sendable
 from fermix.agent.memory.history_writer import OWNER_ID, HistoryWriter, Line
-from fermix.agent.memory.rows import Columns, Note, Row, Stored, cleaned, decode, encode, moment, stamp
+from fermix.agent.memory.rows import Checkpoint, Columns, Note, Row, Stored, cleaned, decode, encode, moment, stamp
 from fermix.agent.model import AssistantMessage, ChatMessage, UserMessage
 from fermix.clock import Clock
 from fermix.errors import LimitReached, Unusable
@@ -39,11 +39,12 @@ TITLE_CHARACTERS = 80
 MOST_LISTED = 200
 
 _CONVERSATION = "agent_id = ? AND owner_id = ? AND channel = ? AND chat_id = ? AND thread_scope = ?"
-_LOAD = (
+_ROWS = (
     "SELECT id, session, ledger_id, sender, role, kind, content, metadata_json, created_at FROM messages"
     f" WHERE {_CONVERSATION} AND session = (SELECT MAX(session) FROM messages WHERE {_CONVERSATION})"
-    " AND kind IN ('chat_message', 'note', 'fence') ORDER BY id DESC LIMIT ?"
 )
+_LOAD = f"{_ROWS} AND kind IN ('chat_message', 'note', 'fence', 'checkpoint_summary') ORDER BY id DESC LIMIT ?"
+_LOAD_CHECKPOINT = f"{_ROWS} AND kind = 'checkpoint_summary' ORDER BY id DESC LIMIT 1"
 _SHOWN = "kind = 'chat_message' AND role != 'tool' AND content != ''"  # as the index messages_shown has it
 _HERE = "m.agent_id = ?1 AND m.owner_id = ?2 AND m.channel = ?3"
 _LIST = f"""
@@ -173,6 +174,32 @@ class Conversations:
         self._make_room()
         return True
 
+    async def rows(self, key: ConversationKey) -> tuple[Row, ...]:
+        """Return what the history is made of; given back to `sum_up`, they say what a summary is to stand for."""
+        return tuple((await self._loaded(key)).rows)
+
+    async def sum_up(
+        self, key: ConversationKey, old: Sequence[Row], text: str, *, outside: bool, model: str, version: int
+    ) -> bool:
+        """Let a summary stand for these first rows of the history; they stay on disk. One row tells it all, so that
+        it is there or is not.
+
+        False, and nothing changed, when the history does not begin with them any more.
+        """
+        hot = await self._loaded(key)
+        if version != hot.session or len(hot.rows) < len(old) or any(map(_differ, old, hot.rows)):
+            log.info("a summary of a conversation that has changed was dropped: %s", key.channel)
+            return False
+        kept = hot.rows[len(old) :]
+        checkpoint = cleaned(Checkpoint(text, _count(old), _beginning(old), len(kept), outside))
+        if checkpoint is None:
+            return False
+        row = Row(checkpoint, moment(self._clock.now()), model=model)
+        self._characters += hot.become([row, *kept])
+        self._writer.put(Line(key, hot.session, encode(row)))
+        self._events.emit(ConversationChanged(key))
+        return True
+
     async def session_of(self, ledger_id: int) -> int | None:
         """Return the version under which something of this message is on disk, None when nothing is."""
         rows = await self._database.read("SELECT MAX(session) FROM messages WHERE ledger_id = ?", (ledger_id,))
@@ -225,6 +252,9 @@ class Conversations:
         hot = _Hot()
         for row in reversed(stored):
             _restore(hot, row)
+        if len(stored) == MOST_ROWS and not hot.begins_with_summary:
+            for row in await self._database.read(_LOAD_CHECKPOINT, (*parameters, *parameters)):
+                _restore_before(hot, row)
         self._hot[key] = hot
         self._characters += hot.characters
         newest = stored[0][0] if stored else None
@@ -263,8 +293,18 @@ class _Hot:
         self.rows.append(row)
         self.characters += _weight(columns)
         if len(self.rows) >= 2 * MOST_ROWS:
-            self.rows = self.rows[-MOST_ROWS:]
-            self.characters = ROW_CHARACTERS + sum(_weight(encode(kept)) for kept in self.rows)
+            summary = self.rows[:1] if self.begins_with_summary else []
+            self.become([*summary, *self.rows[-MOST_ROWS:]])
+        return self.characters - before
+
+    @property
+    def begins_with_summary(self) -> bool:
+        return bool(self.rows) and isinstance(self.rows[0].item, Checkpoint)
+
+    def become(self, rows: list[Row]) -> int:
+        """Take other rows for these; returns the growth."""
+        before, self.rows = self.characters, rows
+        self.characters = ROW_CHARACTERS + sum(_weight(encode(row)) for row in rows)
         return self.characters - before
 
 
@@ -297,9 +337,36 @@ def _restore(hot: _Hot, stored: Sequence[SqlValue]) -> None:
     if columns.kind == "fence":
         return
     try:
-        hot.add(decode(columns), columns)
+        row = decode(columns)
     except Unusable as error:
         log.warning("history row %s left out: %s", number, error)
+        return
+    if isinstance(row.item, Checkpoint):
+        hot.become([row, *hot.rows[max(0, len(hot.rows) - row.item.kept) :]])
+    else:
+        hot.add(row, columns)
+
+
+def _restore_before(hot: _Hot, stored: Sequence[SqlValue]) -> None:
+    """Put the summary before the newest rows, when so much was said since that it is not among them."""
+    alone = _Hot()
+    _restore(alone, stored)
+    hot.become([*alone.rows, *hot.rows])
+
+
+def _differ(one: Row, other: Row) -> bool:
+    return one is not other
+
+
+def _count(rows: Sequence[Row]) -> int:
+    """Count the messages that rows stand for."""
+    return sum(row.item.covered if isinstance(row.item, Checkpoint) else 1 for row in rows)
+
+
+def _beginning(rows: Sequence[Row]) -> str:
+    """Say since when."""
+    first = rows[0].item
+    return first.since if isinstance(first, Checkpoint) else stamp(rows[0].at)
 
 
 def _summary(row: Sequence[SqlValue]) -> ConversationSummary:

@@ -43,7 +43,21 @@ class Note:
     told: str = ""
 
 
-Stored = ChatMessage | Note
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A summary, by a model, of the `covered` messages since `since` (a stamp), those of earlier summaries included. On
+    disk the newest `kept` rows before it still count, and the others do not. `outside` says that words of others, or
+    of guests, went into it.
+    """
+
+    text: str
+    covered: int
+    since: str
+    kept: int
+    outside: bool
+
+
+Stored = ChatMessage | Note | Checkpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +101,8 @@ def cleaned(item: Stored) -> Stored | None:
             return ToolMessage(valid_text(call_id), wire_name(name), text if text.strip() else NO_OUTPUT, ok)
         case Note(text, told):
             return Note(valid_text(text), valid_text(told)) if text.strip() else None
+        case Checkpoint(text):
+            return replace(item, text=valid_text(text)) if text.strip() else None
 
 
 def moment(at: datetime) -> datetime:
@@ -118,6 +134,9 @@ def encode(row: Row) -> Columns:
         case Note(_, told):
             kind = "note"
             metadata |= {"told": told} if told else {}
+        case Checkpoint(_, covered, since, kept, outside):
+            role, kind = "system", "checkpoint_summary"
+            metadata |= {"covered": covered, "since": since, "kept": kept, "outside": outside}
     text = json.dumps(metadata, ensure_ascii=False)
     return Columns(row.sender, role, kind, row.item.text, text, stamp(row.at), row.ledger_id)
 
@@ -189,6 +208,9 @@ def _item(columns: Columns, metadata: JsonObject) -> Stored:
             return Note(columns.content, told)
         case "note", _, _:
             return Note(columns.content)
+        case "checkpoint_summary", _, {"covered": int(covered), "since": str(since), "kept": int(kept),
+                                       "outside": bool(outside)}:  # fmt: skip
+            return Checkpoint(columns.content, covered, since, kept, outside)
         case "chat_message", "user", _:
             return UserMessage(columns.content)
         case "chat_message", "tool", {"call_id": str(call_id), "tool": str(name), "ok": bool(ok)}:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fermix.gateway.commands import confirm, later, new, sandbox, stop, usage, whoami
+from fermix.gateway.commands import compact, confirm, later, new, sandbox, stop, usage, whoami
 from fermix.gateway.commands import help as help_command
 
 COMMANDS = (
@@ -16,7 +16,7 @@ COMMANDS = (
     sandbox.REVOKE,
     sandbox.SANDBOX,
     usage.COMMAND,
-    later.COMPACT,
+    compact.COMMAND,
     later.BACKGROUND,
     later.TASKS,
     later.PAUSE,

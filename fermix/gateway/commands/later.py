@@ -7,10 +7,6 @@ from __future__ import annotations
 
 from fermix.gateway.command import Command
 
-COMPACT = Command(
-    "compact", "shorten this conversation", "commanders", None,
-    missing="I cannot shorten a conversation yet. `/new` begins a fresh one.",
-)  # fmt: skip
 BACKGROUND = Command(
     "background", "work on something in the background", "commanders", None, aliases=("bg",),
     missing="I cannot work in the background yet. Send it without the command and I answer here.",

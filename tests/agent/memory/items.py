@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from hypothesis import strategies as st
 
-from fermix.agent.memory.rows import Note, Row, cleaned
+from fermix.agent.memory.rows import Checkpoint, Note, Row, cleaned
 from fermix.agent.model import AssistantMessage, Image, Reasoning, ToolCall, ToolMessage, UserMessage
 
 AT = datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)
@@ -44,4 +44,7 @@ def rows_of(*stored) -> list[Row]:
     return [Row(kept, AT) for item in stored if (kept := cleaned(item)) is not None]
 
 
-histories = st.lists(items, max_size=25).map(lambda stored: rows_of(*stored))
+checkpoints = st.builds(
+    Checkpoint, texts, st.integers(0, 99), st.just("2026-01-02T03:04:05.678Z"), st.integers(0, 9), st.booleans()
+)
+histories = st.lists(st.one_of(items, items, checkpoints), max_size=25).map(lambda stored: rows_of(*stored))
