@@ -102,15 +102,18 @@ def _seed(path: Path, text: str) -> bool:
 
 def _is_outdated(path: Path) -> bool:
     """Tell whether a file is a text that we shipped once and ship no more. What cannot be read is the owner's."""
-    earlier = EVER_SHIPPED.get(path.name, ())[:-1]
-    if not earlier or path.is_symlink():
+    *earlier, newest = EVER_SHIPPED.get(path.name, ("",))
+    if not newest or path.is_symlink():
         return False
     try:
         with path.open("rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
     except OSError:
         return False
-    return hashlib.sha256(data).hexdigest() in earlier
+    found = hashlib.sha256(data).hexdigest()
+    if found not in (*earlier, newest):
+        log.info("%s was edited and stays as it is, whatever this Fermix ships", path.name)
+    return found in earlier
 
 
 def _read(path: Path) -> str:

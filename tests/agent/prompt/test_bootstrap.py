@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import resource
 import stat
 from pathlib import Path
@@ -141,12 +142,16 @@ def test_an_unedited_file_follows_the_shipped_text(home: Home, shipped_before: b
 
 
 @pytest.mark.parametrize("edit", [b"# How you worked", b"# How you worked\n\n", b"\xef\xbb\xbf# How you worked\n", b""])
-def test_one_byte_of_the_owner_keeps_a_file(home: Home, shipped_before: bytes, edit: bytes) -> None:
+def test_one_byte_of_the_owner_keeps_a_file(
+    home: Home, shipped_before: bytes, edit: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
     path = home.bootstrap / "FERMIX.md"
     path.write_bytes(edit)
 
     assert seed(home, "Ada") == ("IDENTITY.md",)
     assert path.read_bytes() == edit
+    assert "FERMIX.md was edited and stays as it is" in caplog.text
 
 
 def test_what_is_no_plain_file_is_left_alone(home: Home, shipped_before: bytes) -> None:
