@@ -108,7 +108,7 @@ async def serve(start: Start) -> None:
         sandbox = _sandbox(start, workers)
         policy, approvals = Policy(sandbox, home, SECTIONS, workers, clock), Approvals(clock)
         facts = Facts(database, home, workers, clock, lambda: agent.invalidate())
-        tools = _tools(start, policy, approvals, net, workers, facts, lambda: control.reload())
+        tools = _tools(start, policy, approvals, net, workers, (facts, budget), lambda: control.reload())
         agent = await house.enter_async_context(
             Agent.open(
                 AgentServices(
@@ -119,7 +119,7 @@ async def serve(start: Start) -> None:
             )
         )  # fmt: skip
         authorizer, ledger = Authorizer(access_rules(config)), Ledger(database, clock)
-        listener, media = _media(start, net, workers, clock)
+        listener, media = _media(start, net, workers, clock, budget)
         rooms = Rooms(
             agent, authorizer, ledger, conversations, policy, approvals, COMMANDS, events, clock, media, budget
         )
@@ -153,14 +153,14 @@ def _tools(
     approvals: Approvals,
     net: Net,
     workers: Workers,
-    facts: Facts,
+    kept: tuple[Facts, Budget],
     reload: Callable[[], Awaitable[object]],
 ) -> BuildRegistry:
     """Return what builds all tools for a configuration and the keys found with it."""
     web, overrides = PublicWeb(net), OverrideChanges(start.home, SECTIONS, workers, reload)
     deps = ToolDeps(
         policy.sandbox, workers, policy, approvals, start.program, net, start.config, start.keys, web, overrides,
-        facts,
+        *kept,
     )  # fmt: skip
     return lambda config, keys: CapabilityRegistry(start.tools(replace(deps, config=config, keys=keys)))
 
@@ -200,10 +200,12 @@ def _routes(
     return routes
 
 
-def _media(start: Start, net: Net, workers: Workers, clock: SystemClock) -> tuple[ChosenTranscriber, MediaStep]:
+def _media(
+    start: Start, net: Net, workers: Workers, clock: SystemClock, budget: Budget
+) -> tuple[ChosenTranscriber, MediaStep]:
     models = start.home.models
     listener = LocalListener(lambda: VoiceFiles.of(models), start.program, start.environ, workers, clock)
-    transcriber = ChosenTranscriber(net, listener, start.voice)
+    transcriber = ChosenTranscriber(net, listener, start.voice, budget)
     return transcriber, MediaStep(transcriber, start.config[TranscriptionSettings].max_file_bytes)
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from fermix.agent.budget import Call, Outcome
+from fermix.agent.budget import Call, Outcome, TurnRef, Unmetered
 from fermix.agent.model import Usage
+
+NO_TURN = TurnRef()
 
 
 @dataclass
@@ -25,12 +27,16 @@ class FakeBooks:
     answer_tokens: int | None = None
     refusal: Exception | None = None
     booked: list[Booked] = field(default_factory=list[Booked])
+    noted: list[tuple[str, str, Unmetered, str]] = field(default_factory=list[tuple[str, str, Unmetered, str]])
 
     def reserve(self, call: Call) -> Booked:
         if self.refusal is not None:
             raise self.refusal
         self.booked.append(Booked(call, self.answer_tokens))
         return self.booked[-1]
+
+    def note(self, provider: str, model: str, purpose: Unmetered, *, turn: TurnRef = NO_TURN) -> None:
+        self.noted.append((provider, model, purpose, turn.id))
 
     @property
     def settled(self) -> list[tuple[str, Outcome, Usage, bool]]:

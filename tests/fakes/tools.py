@@ -19,6 +19,7 @@ from fermix.public import PublicWeb
 from fermix.setup.sections import SECTIONS, load_config
 from fermix.store import Connection, Database, SqlValue
 from fermix.workers import Workers
+from tests.fakes.books import FakeBooks
 
 T = TypeVar("T")
 
@@ -38,7 +39,7 @@ def tool_deps(
     overrides = OverrideChanges(home, SECTIONS, workers, _nothing_to_reload)
     return ToolDeps(
         policy.sandbox, workers, policy, approvals, own_program({}), net, config, {}, PublicWeb(net), overrides,
-        facts or Facts(NoDatabase(), home, workers, SystemClock()),
+        facts or Facts(NoDatabase(), home, workers, SystemClock()), FakeBooks(),
     )  # fmt: skip
 
 

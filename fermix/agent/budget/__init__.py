@@ -1,6 +1,6 @@
 """What the models cost and how much they may: one ledger in which each call is booked, and limits before it."""
 
-from fermix.agent.budget.budget import Booking, Books, Budget, Call, Outcome
+from fermix.agent.budget.budget import Booking, Books, Budget, Call, Outcome, TurnRef, Unmetered
 from fermix.agent.budget.money import Price
 from fermix.agent.budget.report import report
 from fermix.agent.budget.settings import SECTION, BudgetSettings
@@ -17,5 +17,7 @@ __all__ = [
     "Outcome",
     "Price",
     "PriceUnknown",
+    "TurnRef",
+    "Unmetered",
     "report",
 ]

@@ -32,6 +32,18 @@ ANSWER_TOKENS = 16_384  # held for an answer of no stated length, and under a li
 MOST_SUMS = 10_000  # of one report
 
 Outcome = Literal["answered", "failed", "cancelled"]
+Unmetered = Literal["voice", "image"]
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRef:
+    """The turn that something was done for, and its conversation."""
+
+    id: str = ""
+    key: ConversationKey | None = None
+
+
+NO_TURN = TurnRef()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +83,10 @@ class Books(Protocol):
 
     def reserve(self, call: Call) -> Booking:
         """Hold the most that a call may cost. Raises: BudgetReached, PriceUnknown."""
+        ...
+
+    def note(self, provider: str, model: str, purpose: Unmetered, *, turn: TurnRef = NO_TURN) -> None:
+        """Book what a service did that counts no tokens, once it is done; its price is not known."""
         ...
 
 
@@ -171,14 +187,25 @@ class Budget:
     def _begin(self, call: Call, wish: Wish, day: date, places: tuple[Place, ...], *, bound: int | None) -> _Booked:
         most = wish.most(wish.answer_tokens)
         self._tally.hold(places, most)
-        self._last_id += 1
-        row = Row(
-            self._last_id, self._clock.now().astimezone(UTC).isoformat(timespec="milliseconds"), day.isoformat(),
-            call.purpose, call.provider, call.model, call.key, call.turn_id, "open", 0, None, 0, None, False,
-            wish.prompt_tokens, wish.answer_tokens, None if wish.price is None else most.money,
-        )  # fmt: skip
+        held = (wish.prompt_tokens, wish.answer_tokens, None if wish.price is None else most.money)
+        row = self._row(call.provider, call.model, call.purpose, TurnRef(call.turn_id, call.key), day, held)
         self._write(row)
         return _Booked(row, wish.price, partial(self._tally.settle, places, most), self._write, bound)
+
+    def note(self, provider: str, model: str, purpose: Unmetered, *, turn: TurnRef = NO_TURN) -> None:
+        """Book what a service did that counts no tokens, once it is done; its price is not known."""
+        row = self._row(provider, model, purpose, turn, self.today, (0, 0, None))
+        self._write(replace(row, outcome="answered"))
+
+    def _row(
+        self, provider: str, model: str, purpose: Purpose | Unmetered, turn: TurnRef, day: date,
+        held: tuple[int, int, int | None],
+    ) -> Row:  # fmt: skip
+        """Begin a row; `held` are tokens of the prompt and of the answer, and their money."""
+        self._last_id += 1
+        at = self._clock.now().astimezone(UTC).isoformat(timespec="milliseconds")
+        who = (purpose, provider, model, turn.key, turn.id)
+        return Row(self._last_id, at, day.isoformat(), *who, "open", 0, None, 0, None, False, *held)
 
     def _write(self, row: Row) -> None:
         self._database.post(lambda connection: ledger.write(connection, row))

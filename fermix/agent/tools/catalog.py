@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fermix.agent.approvals import Approvals
+from fermix.agent.budget import Books
 from fermix.agent.capability import Capability
 from fermix.agent.documents.reading import Reading
 from fermix.agent.memory.facts import Facts
@@ -55,6 +56,7 @@ class ToolDeps:
     web: PublicWeb
     overrides: OverrideChanges
     facts: Facts
+    books: Books
 
 
 def build_tools(deps: ToolDeps) -> tuple[Capability, ...]:
@@ -70,7 +72,7 @@ def build_tools(deps: ToolDeps) -> tuple[Capability, ...]:
         *directory_access.tools(deps.sandbox, deps.policy, deps.approvals, deps.workers),
         *web.tools(deps.web, reading),
         *web_search.tools(deps.config[WebSearchSettings], deps.keys, deps.net, deps.web, reading),
-        *image.tools(deps.sandbox, deps.workers, deps.net, image.find_backend(deps.config, deps.keys)),
+        *image.tools(deps.sandbox, deps.workers, deps.net, image.find_backend(deps.config, deps.keys), deps.books),
         *memory.tools(deps.facts),
         *routing.tools(deps.overrides, deps.approvals),
         *messaging.tools(deps.sandbox, deps.workers),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fermix.agent.budget import Books
 from fermix.errors import Unusable
 from fermix.gateway.transcription.choice import Voice
 from fermix.gateway.transcription.hosted import HostedTranscriber
@@ -15,10 +16,11 @@ class ChosenTranscriber:
     recording on its way keeps the one it began with.
     """
 
-    def __init__(self, net: Net, local: LocalListener, voice: Voice) -> None:
+    def __init__(self, net: Net, local: LocalListener, voice: Voice, books: Books) -> None:
         self.local = local
         self._net = net
         self._voice = voice
+        self._books = books
 
     def use(self, voice: Voice) -> None:
         """Listen with this backend from now on."""
@@ -31,5 +33,8 @@ class ChosenTranscriber:
             raise NoBackend(voice.problem)
         if not audio.data:
             raise Unusable("the recording is empty")
-        backend = self.local if voice.backend == "local" else HostedTranscriber(voice, self._net)
-        return await backend.transcribe(audio)
+        if voice.backend == "local":
+            return await self.local.transcribe(audio)
+        said = await HostedTranscriber(voice, self._net).transcribe(audio)
+        self._books.note(voice.backend, voice.model or "speech", "voice")
+        return said

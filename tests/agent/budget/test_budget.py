@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from fermix.agent.budget import Budget, BudgetReached, BudgetSettings, Price, PriceUnknown, report
+from fermix.agent.budget import Budget, BudgetReached, BudgetSettings, Price, PriceUnknown, TurnRef, report
 from fermix.agent.budget.settings import PriceSettings
 from fermix.agent.model import Usage
 from fermix.agent.sentences import OWNER_NEEDED, sentence_for
 from fermix.store import Database
 from fermix.trust import Trust
-from tests.agent.budget.world import DEAR, SetClock, call, opened, rows
+from tests.agent.budget.world import DEAR, KEY, SetClock, call, opened, rows
 
 ROOT = Path(__file__).parents[3]
 NOON = "2026-12-01T11:00:00+00:00"
@@ -249,6 +249,21 @@ async def test_the_report_sums_by_day_model_and_purpose_and_shows_the_limits(tmp
             "begins_anew": "2026-12-02",
         },
     ]
+
+
+async def test_what_counts_no_tokens_is_booked_without_money(tmp_path: Path) -> None:
+    """A hosted service that hears or paints: seen in the books, and no limit can hold it."""
+    async with opened(tmp_path, SetClock(NOON), BudgetSettings(day_usd=0)) as (budget, database):
+        budget.note("deepgram", "nova-3", "voice")
+        budget.note("openai", "gpt-image-1", "image", turn=TurnRef("t9", KEY))
+        booked = await rows(database, "purpose, model, turn_id, chat_id, outcome, money, input_tokens")
+        told = await report(budget, days=1)
+
+    assert booked == [
+        ("voice", "nova-3", "", None, "answered", None, 0),
+        ("image", "gpt-image-1", "t9", "42", "answered", None, 0),
+    ]
+    assert {row["unpriced"] for row in told["rows"]} == {1}
 
 
 async def test_a_full_disk_neither_delays_nor_hides_what_is_used(

@@ -15,6 +15,7 @@ from fermix.gateway.transcription.transcriber import Audio, NoBackend
 from fermix.home import Home
 from fermix.net import Net
 from fermix.setup.sections import SECRET_NAMES, SECTIONS
+from tests.fakes.books import FakeBooks
 from tests.fakes.speech import KEY, speech_services
 
 OWN, CHAT, STORED = "own-key-12345678", "chat-key-12345678", "stored-key-12345678"
@@ -110,21 +111,25 @@ def test_address_of_the_openai_section_counts_for_listening(store: FileStore) ->
 
 async def test_missing_key_gives_the_setup_reply_and_nothing_stands_in() -> None:
     async with Net.open(loopback_only=True) as net:
-        chosen = ChosenTranscriber(net, Deaf(), Voice("xai", "xAI", problem="the key is missing"))
+        chosen = ChosenTranscriber(net, Deaf(), Voice("xai", "xAI", problem="the key is missing"), FakeBooks())
         with pytest.raises(NoBackend, match="run `fermix setup`"):
             await chosen.transcribe(Audio(b"OggS", "audio/ogg"))
 
 
 async def test_failing_service_is_not_replaced_by_the_local_one() -> None:
     async with speech_services() as services, Net.open(loopback_only=True) as net:
+        books = FakeBooks()
         wrong = Voice("openai", "OpenAI", f"{services.base_url}/openai/v1", "whisper-1", Secret("wrong-key-123"))
-        chosen = ChosenTranscriber(net, Deaf(), wrong)
+        chosen = ChosenTranscriber(net, Deaf(), wrong, books)
         with pytest.raises(Unavailable):
             await chosen.transcribe(Audio(b"OggS", "audio/ogg"))
+        assert books.noted == []
 
 
 async def test_new_choice_counts_from_the_next_recording_on() -> None:
     async with speech_services(says="yes") as services, Net.open(loopback_only=True) as net:
-        chosen = ChosenTranscriber(net, Deaf(), Voice("xai", "xAI", problem="no key"))
+        books = FakeBooks()
+        chosen = ChosenTranscriber(net, Deaf(), Voice("xai", "xAI", problem="no key"), books)
         chosen.use(Voice("openai", "OpenAI", f"{services.base_url}/openai/v1", "whisper-1", Secret(KEY)))
         assert await chosen.transcribe(Audio(b"OggS", "audio/ogg")) == "yes"
+        assert books.noted == [("openai", "whisper-1", "voice", "")]

@@ -23,6 +23,7 @@ from fermix.gateway.transcription.transcriber import Audio, NoBackend
 from fermix.net import Net
 from fermix.supervisor import OUTSIDE, Supervisor
 from fermix.workers import Workers
+from tests.fakes.books import FakeBooks
 from tests.fakes.clock import ManualClock
 from tests.waiting import until
 
@@ -220,7 +221,7 @@ async def test_without_model_or_engine_the_sender_is_told_to_set_up(tmp_path: Pa
 async def test_empty_recording_is_refused_before_any_backend(tmp_path: Path) -> None:
     async with listening(tmp_path) as listener, Net.open(loopback_only=True) as net:
         with pytest.raises(Unusable, match="empty"):
-            await ChosenTranscriber(net, listener, LISTENS_ITSELF).transcribe(note(b""))
+            await ChosenTranscriber(net, listener, LISTENS_ITSELF, FakeBooks()).transcribe(note(b""))
         assert children_of(tmp_path) == set()
 
 

@@ -29,6 +29,7 @@ from fermix.native.child import Child
 from fermix.net import Net
 from fermix.supervisor import OUTSIDE, Supervisor
 from fermix.workers import Workers
+from tests.fakes.books import FakeBooks
 from tests.fakes.channel import FakeAgent, FakeChannel, completed, message
 from tests.fakes.voice import ROOT, spoken, voice_files, voice_note
 from tests.gateway.conftest import Install
@@ -93,7 +94,7 @@ async def test_note_reaches_the_agent_as_words_behind_its_caption(install: Insta
         "listen to this", channel="chat", sender="1", attachments=(Attachment("audio", "note", "audio/ogg"),)
     )
     async with listening() as listener:
-        media = MediaStep(ChosenTranscriber(Net(loopback_only=True), listener, LISTENS_ITSELF), 20 << 20)
+        media = MediaStep(ChosenTranscriber(Net(loopback_only=True), listener, LISTENS_ITSELF, FakeBooks()), 20 << 20)
         async with install.start(FakeAgent(reader), channel, media) as life:
             await life.gateway.ingest(note, channel)
             await life.settled(1)

@@ -13,6 +13,7 @@ import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
+from fermix.agent.budget import Books, TurnRef
 from fermix.agent.capability import Capability, Kind, ToolContext
 from fermix.agent.model import JsonObject, JsonValue, ToolResult, valid_text
 from fermix.agent.providers.fields import load_json
@@ -36,7 +37,9 @@ INBOUND = "inbound:last"
 FOLDER = "media"
 
 
-def tools(sandbox: Sandbox, workers: Workers, net: Net, backend: Backend | None) -> tuple[Capability, ...]:
+def tools(
+    sandbox: Sandbox, workers: Workers, net: Net, backend: Backend | None, books: Books
+) -> tuple[Capability, ...]:
     """Build the tool; none without a backend, since its schema could not work."""
     if backend is None:
         return ()
@@ -48,7 +51,7 @@ def tools(sandbox: Sandbox, workers: Workers, net: Net, backend: Backend | None)
             kind=Kind.BUILTIN,
             policy=PolicyClass.EXTERNAL_API,
             owner_only=True,
-            run=ImageMaker(sandbox, workers, net, backend).run,
+            run=ImageMaker(sandbox, workers, net, backend, books).run,
             category="media",
             when_to_use="when a picture is wanted; say all that it should show in the prompt",
             timeout_s=330.0,
@@ -90,11 +93,12 @@ def _parameters(backend: Backend) -> JsonObject:
 class ImageMaker:
     """The tool itself."""
 
-    def __init__(self, sandbox: Sandbox, workers: Workers, net: Net, backend: Backend) -> None:
+    def __init__(self, sandbox: Sandbox, workers: Workers, net: Net, backend: Backend, books: Books) -> None:
         self._sandbox = sandbox
         self._workers = workers
         self._net = net
         self._backend = backend
+        self._books = books
         self._wire = WIRES[backend.name]
 
     async def run(self, arguments: Mapping[str, JsonValue], context: ToolContext) -> ToolResult:
@@ -107,6 +111,8 @@ class ImageMaker:
         status, answer = await self._ask(wish)
         if status != 200:
             return self._failed(status, answer)
+        turn = TurnRef(context.turn.id, context.turn.key)
+        self._books.note(self._backend.name, wish.model, "image", turn=turn)
         picture = await self._workers.run(self._picture, answer)
         if isinstance(picture, str):
             return ToolResult(False, picture)

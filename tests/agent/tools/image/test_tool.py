@@ -26,6 +26,7 @@ from fermix.events import Events
 from fermix.message import File, Media, Reply
 from fermix.net import Net
 from tests.agent.tools.conftest import Toolbox
+from tests.fakes.books import FakeBooks
 from tests.fakes.pictures import JPEG, KEY, PNG, WEBP, Painter, painting
 from tests.fakes.turns import RecordingPort, make_call, make_scope, make_turn
 
@@ -41,7 +42,8 @@ class Studio:
         company = next(one for one in COMPANIES if one.name == name)
         version = company.base_url.rsplit("/", 1)[-1]
         backend = Backend(name, company.label, f"{painter.base_url}/{name}/{version}", company.model, Secret(key))
-        (self.tool,) = image.tools(toolbox.deps.sandbox, toolbox.deps.workers, net, backend)
+        self.books = FakeBooks()
+        (self.tool,) = image.tools(toolbox.deps.sandbox, toolbox.deps.workers, net, backend, self.books)
         self.painter = painter
         self.media = toolbox.workspace / "media"
 
@@ -333,3 +335,14 @@ def test_without_a_key_there_is_no_such_tool(toolbox: Toolbox) -> None:
 
 def names(tools: tuple[Capability, ...]) -> set[str]:
     return {tool.name for tool in tools}
+
+
+async def test_a_picture_is_booked_once_it_was_made(toolbox: Toolbox) -> None:
+    """Its price is not known, so it stands in the books without money; a refusal of the company costs nothing."""
+    async with studio(toolbox) as made:
+        await made.call(model="paint-2")
+    async with studio(toolbox, key="wrong-key-123") as refused:
+        await refused.call()
+
+    assert made.books.noted == [("openai", "paint-2", "image", CHAT.id)]
+    assert refused.books.noted == []
