@@ -105,8 +105,7 @@ async def serve(start: Start) -> None:
         budget = await Budget.open(database, clock, config[BudgetSettings], config.core.personalization.timezone)
         routes = _routes(start, net, embedded, events, clock, budget)
         health.watch_models(routes)
-        sandbox = _sandbox(start, workers)
-        policy, approvals = Policy(sandbox, home, SECTIONS, workers, clock), Approvals(clock)
+        policy, approvals = Policy(_sandbox(start, workers), home, SECTIONS, workers, clock), Approvals(clock)
         facts = Facts(database, home, workers, clock, lambda: agent.invalidate())
         tools = _tools(start, policy, approvals, net, workers, (facts, budget), lambda: control.reload())
         agent = await house.enter_async_context(
@@ -114,7 +113,7 @@ async def serve(start: Start) -> None:
                 AgentServices(
                     tools(config, start.keys), routes.router, conversations, home, prompt_settings(config), workers,
                     events, clock, approvals, facts.remembered, config[CompactionSettings],
-                    ended=partial(_tidy, sandbox, workers),
+                    ended=partial(_tidy, policy.sandbox, workers),
                 )
             )
         )  # fmt: skip
