@@ -36,6 +36,7 @@ T = TypeVar("T")
 
 BACKOFF_S = 60.0  # reference 4, section 1.6
 BEFORE_TURN_S = 90.0  # what a person waits for longer than for the answer itself
+ASKED_S = 300.0  # what comes into the conversation meanwhile waits behind the wish
 ROUND_S = 300.0  # one model call with its retries and fallbacks
 MOST_ROUNDS = 10  # of one time; the next one goes on
 MOST_REMEMBERED = 1_000  # conversations whose last size is known
@@ -109,7 +110,7 @@ class Compactor:
         Returns whether it may have changed. Never raises what was foreseen, and takes a bounded time.
         """
         going_on = self._running.get(key)
-        if going_on is None and fits and not self._is_due(key):
+        if self._backs_off(key) or (going_on is None and fits and not self._is_due(key)):
             return False
         try:
             async with asyncio.timeout(BEFORE_TURN_S):
@@ -119,6 +120,7 @@ class Compactor:
                     await self._by_itself(key, "before", self._keep_tokens())
         except TimeoutError:
             log.warning("a turn does not wait any longer for a summary: %s", key.channel)
+            _note(self._failed_at, key, self._clock.monotonic())
         return True
 
     async def refused(self, key: ConversationKey, tried: int) -> bool:
@@ -127,7 +129,15 @@ class Compactor:
 
     async def asked(self, key: ConversationKey) -> Compacted:
         """Do it because somebody wishes it. Raises: FermixError with a sentence for the sender."""
-        return await self._compact(key, "asked", self._keep_tokens() // 2)
+        try:
+            async with asyncio.timeout(ASKED_S):
+                return await self._compact(key, "asked", self._keep_tokens() // 2)
+        except TimeoutError as error:
+            raise LimitReached(
+                f"not summed up within {ASKED_S:g} s",
+                limit="summary_seconds",
+                user_text="Summing up takes too long, so nothing was changed. Try it again later.",
+            ) from error
 
     def _is_due(self, key: ConversationKey) -> bool:
         peak = self._peaks.get(key)
@@ -148,9 +158,7 @@ class Compactor:
         self, key: ConversationKey, trigger: CompactionTrigger, keep_tokens: int, *, patient: bool = True
     ) -> bool:
         """Do it unless it failed a moment ago, and tell failures to the log only."""
-        failed_at = self._failed_at.get(key)
-        backs_off = failed_at is not None and self._clock.monotonic() - failed_at < BACKOFF_S
-        if not self._settings.enabled or (patient and backs_off):
+        if patient and (self._backs_off(key) or not self._settings.enabled):
             return False
         try:
             await self._compact(key, trigger, keep_tokens)
@@ -159,6 +167,10 @@ class Compactor:
             _note(self._failed_at, key, self._clock.monotonic())
             return False
         return True
+
+    def _backs_off(self, key: ConversationKey) -> bool:
+        failed_at = self._failed_at.get(key)
+        return failed_at is not None and self._clock.monotonic() - failed_at < BACKOFF_S
 
     async def _compact(self, key: ConversationKey, trigger: CompactionTrigger, keep_tokens: int) -> Compacted:
         told = ConversationCompacted(key, trigger, error="it was stopped")
@@ -194,8 +206,9 @@ class Compactor:
             raise Unusable("nothing to sum up", user_text="There is nothing older to sum up in this conversation.")
         summary = await self._summarise(key, old, facts)
         covered = shortest(summary.rows, summary.text)
+        # `old` and not `covered`: the text may be made of more rows than it stands for
         if not await self._history.sum_up(
-            key, covered, summary.text, outside=holds_words_of_others(covered), model=summary.model, version=version
+            key, covered, summary.text, outside=holds_words_of_others(old), model=summary.model, version=version
         ):
             raise Unusable("the conversation changed", user_text="The conversation changed meanwhile. Try it again.")
         after = history_tokens(await self._history.rows(key))
@@ -217,8 +230,11 @@ class Compactor:
             except TimeoutError as error:
                 raise LimitReached(f"no summary within {ROUND_S:g} s", limit="summary_seconds") from error
             said = outgoing(answer.text).text.strip()
-            if not said:
-                raise Unusable("the model gave an empty summary", user_text="The model gave no summary. Try it again.")
+            if not said or answer.finish != "stop":  # CTX-09: half a summary is none
+                raise Unusable(
+                    f"no whole summary, it ended with {answer.finish}",
+                    user_text="The model gave no whole summary, so nothing was changed. Try it again.",
+                )
             done = Summary(said, (*done.rows, *rows), done.rounds + 1, f"{answer.provider}/{answer.model}")
         return done
 

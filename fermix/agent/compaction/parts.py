@@ -66,8 +66,13 @@ def chunks(rows: Sequence[Row], limit_chars: int) -> Iterator[tuple[Sequence[Row
 
 
 def _told(row: Row) -> str:
-    """Write a row as a line of a record; a tag of ours in it loses its bracket."""
-    return _TAG.sub("&lt;", f"{_speaker(row)}: {_said(row.item)}")
+    """Write a row as a line of a record."""
+    return without_tags(f"{_speaker(row)}: {_said(row.item)}")
+
+
+def without_tags(text: str) -> str:
+    """Take the bracket from every tag of ours, so that a text cannot end the place where it stands."""
+    return _TAG.sub("&lt;", text)
 
 
 def _speaker(row: Row) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fermix.agent.compaction.parts import history_tokens
+from fermix.agent.compaction.parts import history_tokens, without_tags
 from fermix.agent.memory import Row
 from fermix.agent.model import ChatRequest, UserMessage
 from fermix.agent.tokens import message_tokens
@@ -36,8 +36,8 @@ class Summary:
 
 def summary_request(earlier: str, text: str, most_tokens: int) -> ChatRequest:
     """Ask for one summary of an earlier one and the text that follows it. No tools are offered."""
-    before = f"<earlier-summary>\n{earlier}\n</earlier-summary>\n\n" if earlier else ""
-    wish = f"Write the record now, in at most {most_tokens * 3 // 4} words."
+    before = f"<earlier-summary>\n{without_tags(earlier)}\n</earlier-summary>\n\n" if earlier else ""
+    wish = f"Write the record now, in at most {most_tokens // 2} words."
     asked = f"{before}<conversation>\n{text}\n</conversation>\n\n{wish}"
     return ChatRequest((INSTRUCTIONS,), (UserMessage(asked),), max_output_tokens=most_tokens)
 
