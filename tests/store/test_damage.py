@@ -250,7 +250,7 @@ def test_a_process_that_dies_in_the_middle_of_any_write_keeps_what_it_acknowledg
 
     Whatever was told to be written is there, in its order, and the file passes its check.
     """
-    limits = [*range(1, 60_000, 997), *range(100_000, 400_000, 29_989)]
+    limits = [*range(1, 60_000, 997), *range(100_000, 600_000, 29_989)]
     done = subprocess.run(
         [sys.executable, "-c", KILLED_AT_EACH_BYTE, str(tmp_path), *map(str, limits)],
         cwd=ROOT, capture_output=True, text=True, timeout=50, check=False,
