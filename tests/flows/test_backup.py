@@ -14,6 +14,8 @@ import pytest
 
 from fermix.protocol.ask import Connection
 from tests.flows.product import Product, compatible, running, scripted
+from tests.store.test_damage import locked_elsewhere
+from tests.store.test_faults import remount_read_only, small_disk
 
 pytestmark = pytest.mark.slow
 
@@ -120,3 +122,29 @@ def test_damage_found_while_running_is_said_where_a_user_looks(product: Product,
     assert product.run("restore", out).returncode == 0
     product.start()
     assert history(product) == ["remember me"]
+
+
+def test_a_start_on_a_database_that_another_program_locks_says_so(product: Product) -> None:
+    product.run("ask", "remember me")
+    product.stop()
+    with locked_elsewhere(product.home / "memory.db"):
+        said = one_sentence(product.run("--daemon"))
+    product.start()
+
+    assert "memory.db is in use by another program: close that" in said
+    assert history(product) == ["remember me"]
+
+
+def test_a_start_in_a_home_that_is_read_only_or_full_says_so(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    with small_disk(disk, 1_048_576):
+        product = Product(disk, "[fermix_web]\nport = 0\n")
+        product.prepare()
+        (disk / "other").write_bytes(b"x" * 1_000_000)
+        full = one_sentence(product.run("--daemon"))
+        (disk / "other").unlink()
+        remount_read_only(disk)
+        read_only = one_sentence(product.run("--daemon"))
+
+    assert "free some space" in full or "its disk is not full" in full
+    assert "you can write" in read_only

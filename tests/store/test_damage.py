@@ -260,3 +260,47 @@ def test_a_process_that_dies_in_the_middle_of_any_write_keeps_what_it_acknowledg
     assert (done.stderr, len(lives)) == ("", len(limits))
     assert [life for life in lives if life[1] != "-25" or life[4] != "True"] == []
     assert max(int(life[2]) for life in lives) > 15
+
+
+FULL_AT = """
+import asyncio, resource, sys
+from pathlib import Path
+from fermix.errors import NeedsOperator
+from fermix.store import Database
+from tests.store.test_database import add, contents
+
+def allow(most_bytes):
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, hard))
+
+async def main():
+    async with Database.open(Path(sys.argv[1])) as database:
+        told = []
+        allow(Path(sys.argv[1] + "-wal").stat().st_size + int(sys.argv[2]))
+        try:
+            for number in range(1_000):
+                await database.run(add(str(number)))
+                told.append(str(number))
+        except NeedsOperator as error:
+            print(error)
+        allow(resource.RLIM_INFINITY)
+        await database.run(add("after"))
+        await database.check()
+        print(await contents(database) == [*told, "after"], len(told))
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("most_bytes", [60_000, 61_111, 120_000])
+def test_a_disk_that_takes_no_more_is_said_and_what_came_before_stays(tmp_path: Path, most_bytes: int):
+    """For any user, by a limit of the system instead of a small mount; once there is room, writing goes on."""
+    command = [sys.executable, "-c", FULL_AT, str(tmp_path / "memory.db"), str(most_bytes)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=20, check=False)
+
+    assert done.stderr == ""
+    said, outcome = done.stdout.splitlines()
+    assert "memory.db" in said
+    assert "disk" in said
+    right, count = outcome.split()
+    assert (right, int(count) > 0) == ("True", True)
