@@ -16,12 +16,14 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
+from bench import booking
 from bench.figures import Figure, p50
 from bench.program import ask, connect, cpu_s, daemon, environment, running, until
 from bench.provider import BenchProvider
 
 ROUNDS = 40
 TOOLS = 25
+UNSEEN_TOOLS = 5  # of the daemon's own, which a local client is not shown
 HISTORY = 20
 QUESTION = "words " * 40
 SETTLE_S = 0.02  # what a daemon still does after its reply is not the next turn's
@@ -81,6 +83,7 @@ def figures() -> Iterator[Figure]:
     yield from real.told("turn.fermix")
     # A slow disk flatters the ratio of times, because the minimal turn waits for it; CPU it cannot flatter.
     yield Figure("turn.cpu_ratio", p50(real.cpu_s) / p50(least.cpu_s), "times the minimal turn", 5.0)
+    yield Figure("turn.booking_ratio", booking.cpu_s(TOOLS, HISTORY) / p50(real.cpu_s), "of a turn's CPU", 0.06)
     yield Figure("turn.overhead_ratio", real.overhead_s / least.overhead_s, "times the minimal turn", 5.0)
 
 
@@ -113,7 +116,7 @@ def _minimal(home: Path, url: str) -> Generator[Side]:
 def _real(home: Path, url: str) -> Generator[Side]:
     """The real daemon with as many tools as the yardstick has."""
     command = [sys.executable, "-m", "bench.daemon"]
-    with daemon(home, url, command=command, variables={"FERMIX_BENCH_TOOLS": str(TOOLS)}) as process:
+    with daemon(home, url, command=command, variables={"FERMIX_BENCH_TOOLS": str(TOOLS + UNSEEN_TOOLS)}) as process:
         connection, sessions = connect(home), count()
 
         def conversation() -> Ask:

@@ -16,7 +16,11 @@ _COLUMNS = (
     "id, at, day, purpose, provider, model, channel, chat_id, thread_scope, turn_id, outcome,"
     " input_tokens, cached_tokens, output_tokens, money, estimated, held_input, held_output, held_money"
 )
-_WRITE = f"INSERT OR REPLACE INTO usage ({_COLUMNS}) VALUES ({', '.join('?' * 19)})"
+_WRITE = (
+    f"INSERT INTO usage ({_COLUMNS}) VALUES ({', '.join('?' * 19)}) ON CONFLICT (id) DO UPDATE SET"
+    " outcome = excluded.outcome, input_tokens = excluded.input_tokens, cached_tokens = excluded.cached_tokens,"
+    " output_tokens = excluded.output_tokens, money = excluded.money, estimated = excluded.estimated"
+)
 _LOSE = (
     "UPDATE usage SET outcome = 'lost', estimated = 1,"
     " input_tokens = held_input, output_tokens = held_output, money = held_money WHERE outcome = 'open'"
