@@ -19,6 +19,7 @@ from fermix.agent.model import ChatRequest, Completion, Purpose, ToolMessage
 from fermix.agent.providers.attempts import Attempts, Occasion
 from fermix.agent.providers.chain import Candidate, open_route, usable_candidates
 from fermix.agent.providers.provider import AllRoutesFailed, ErrorKind, OnDelta, Provider, ProviderFailed, Route
+from fermix.agent.tokens import message_tokens, prompt_tokens
 from fermix.clock import Clock
 from fermix.errors import NeedsOperator
 from fermix.events import Events, ProviderChanged
@@ -145,6 +146,8 @@ class Router:
 
     async def _begin(self, request: ChatRequest, on_delta: OnDelta, occasion: Occasion) -> tuple[Completion, Provider]:
         order = self._order()
+        if occasion.purpose == "compaction":  # reference 3, section 9.7; the first route is asked in any case
+            order = [one for one in order if one is self._routes[0] or _holds(one, request)]
         if not order:
             raise NeedsOperator("no model is configured", advice="run `fermix setup`")
         self._tell_detour(occasion.turn_id, order[0].route)
@@ -198,6 +201,13 @@ class Router:
     def _tell(self, turn_id: str, source: Route, target: Route, reason: str) -> None:
         log.warning("moving from %s to %s: %s", source, target, reason)
         self._events.emit(ProviderChanged(turn_id, str(source), str(target), reason))
+
+
+def _holds(provider: Provider, request: ChatRequest) -> bool:
+    """Say whether a request fits into a route's window beside its answer, by estimate."""
+    asked = prompt_tokens(request.system, request.tools) + sum(map(message_tokens, request.messages))
+    answer = min(request.max_output_tokens or provider.facts.max_output_tokens, provider.facts.context_tokens // 4)
+    return asked + answer <= provider.facts.context_tokens
 
 
 class _Cooling:

@@ -191,6 +191,20 @@ async def test_a_summary_on_the_way_does_not_move_the_turn() -> None:
     assert await rig.ask(SECOND) == "a"
 
 
+async def test_a_summary_skips_what_cannot_hold_it_but_never_the_first_route() -> None:
+    """Reference 3, section 9.7: a fallback whose window cannot hold the prompt is skipped, not tried and refused."""
+    long = ChatRequest((), (UserMessage("x" * 3_400),))  # 850 tokens, and each window holds 1,000 with the answer
+    first, small, large = FakeRoute("a", ErrorKind.QUOTA, "hi"), FakeRoute("b", "hi"), FakeRoute("c", "hi")
+    large.facts = ModelFacts(9_000, 100, None)
+    first.facts = small.facts = ModelFacts(900, 100, None)
+    rig = Rig(first, small, large)
+
+    summary = await rig.router.complete(long, lambda delta: None, turn_id="t1", purpose="compaction")
+
+    assert (summary.provider, first.calls, small.calls) == ("c", 1, 0)
+    assert (await rig.router.complete(FIRST, lambda delta: None, turn_id="t2", purpose="compaction")).provider == "b"
+
+
 async def test_a_continuation_stays_where_the_turn_began() -> None:
     first, second = FakeRoute("a", ErrorKind.QUOTA), FakeRoute("b", "hi")
     rig = Rig(first, second)
