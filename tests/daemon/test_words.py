@@ -16,7 +16,8 @@ from fermix.events import (
     TurnStarted,
 )
 from fermix.message import ConversationKey
-from fermix.protocol import methods, news, sandbox, usage
+from fermix.protocol import memory, methods, news, sandbox, usage
+from tests.agent.memory.facts.world import OWNER, draft
 from tests.daemon.house import House, opened
 
 EVENT_TYPES: dict[str, Any] = {
@@ -39,6 +40,14 @@ ASKED: tuple[tuple[str, dict[str, object], Any], ...] = (
     ("message.send", {"id": "m1", "session": "cli", "text": "hello"}, methods.Nothing),
     ("turn.stop", {"session": "cli"}, methods.Stopped),
     ("usage", {"days": 3}, usage.UsageReport),
+    ("memory.list", {"archived": False}, memory.MemoryList),
+    ("memory.show", {"id": 1}, memory.ShownMemory),
+    ("memory.history", {}, memory.MemoryChanges),
+    ("memory.revisions", {"name": "USER.md"}, memory.Revisions),
+    ("memory.revision", {"name": "USER.md", "revision": 1}, memory.RevisionText),
+    ("memory.forget", {"id": 1}, memory.ChangedMemory),
+    ("memory.restore", {"id": 1}, memory.ChangedMemory),
+    ("memory.rollback", {"name": "USER.md", "revision": 1}, memory.RolledBack),
     ("conversation.list", {}, methods.ConversationList),
     ("conversation.history", {"session": "cli", "limit": 10}, methods.History),
     ("status", {}, methods.Status),
@@ -88,6 +97,7 @@ async def test_every_event_has_the_fields_that_are_written_down(tmp_path: Path) 
 
 async def test_every_result_has_the_fields_that_are_written_down(tmp_path: Path) -> None:
     async with opened(tmp_path) as house:
+        await house.facts.store(draft("identity", "home", "Lisbon"), OWNER)
         dial = await house.dial()
         sealed: dict[str, object] = {}
         for method, params, kind in ASKED:

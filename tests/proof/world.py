@@ -19,8 +19,9 @@ from pydantic import TypeAdapter
 
 from fermix.agent.approvals import ApprovalRequest, Approvals, Seam
 from fermix.agent.budget import Budget
+from fermix.agent.compaction.compactor import Compacted
 from fermix.agent.sandbox import GrantPath, Policy, Sandbox, SandboxSettings
-from fermix.agent.turn import Cancelled, Completed, Failed, ReplyPort, Turn, TurnOutcome
+from fermix.agent.turn import Cancelled, Completed, Failed, ReplyPort, RequestSize, Turn, TurnOutcome
 from fermix.config.model import Config
 from fermix.errors import ChannelUnavailable, FermixError
 from fermix.events import Events
@@ -140,6 +141,9 @@ class Puppet:
 
     async def commit(self, turn: Turn, outcome: Completed) -> None:
         self._store(turn)
+
+    async def compact(self, key: ConversationKey) -> Compacted:
+        return Compacted(0, 0, 0, 0, RequestSize())
 
     async def restore(self, turn: Turn, text: str, model: str) -> None:
         self._store(turn)
