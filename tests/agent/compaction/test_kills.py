@@ -114,6 +114,7 @@ async def test_a_kill_between_two_writes_leaves_a_whole_conversation(tmp_path: P
         history = await conversations.history(KEY)
         rows = await conversations.rows(KEY)
         stored = await database.read("SELECT content FROM messages WHERE role = 'user' ORDER BY id")
+        ((total,),) = await database.read("SELECT COUNT(*) FROM messages WHERE kind = 'chat_message'")
         summaries = await database.read("SELECT content FROM messages WHERE kind = 'checkpoint_summary' ORDER BY id")
 
     asked = [str(text).split()[0] for (text,) in stored]
@@ -125,6 +126,8 @@ async def test_a_kill_between_two_writes_leaves_a_whole_conversation(tmp_path: P
     said = [row.item.text.split()[0] for row in rows if isinstance(row.item, UserMessage)]
     assert said == asked[len(asked) - len(said) :]
     assert not asked or said[-1] == asked[-1]
+    covered = sum(row.item.covered for row in rows if isinstance(row.item, Checkpoint))
+    assert covered + len(rows) - len(begun[:1]) * bool(summaries) == total  # each row once, here or in the summary
     assert bool(summaries) == (len(said) < len(asked))
 
 

@@ -10,11 +10,11 @@ from tests.proof.fooled.estate import Mode, Speaker
 
 Place = Literal[
     "words", "file", "name", "found", "output", "news", "mcp", "plugin", "error", "history",
-    "picture", "pdf", "word", "page", "quiet",
+    "picture", "pdf", "word", "page", "summary", "quiet",
 ]  # fmt: skip
 """Where the instruction lies: in what the speaker says himself; in a file, a file name, a line found, the output of a
 command, a picture; in the result of a network tool, an MCP server, a plugin, its error; in what an earlier turn has
-read; in a document; on a web page; in files that nobody is told to read (quiet).
+read, and in a summary of that; in a document; on a web page; in files that nobody is told to read (quiet).
 """
 
 OUTSIDE: frozenset[Place] = frozenset({"news", "mcp", "plugin", "error", "pdf", "word", "page"})
@@ -51,7 +51,11 @@ class Attack:
     @property
     def must_be_mute(self) -> bool:
         """Whether the sink must hear nothing at all: a guest has no way out, and nobody said yes to an exposed turn."""
-        return self.by == "guest" or self.exposed or self.lies == "history" if self.mute is None else self.mute
+        return (
+            self.by == "guest" or self.exposed or self.lies in ("history", "summary")
+            if self.mute is None
+            else self.mute
+        )
 
     @property
     def tools(self) -> frozenset[str]:

@@ -2,7 +2,8 @@
 
 An instruction is a line that it understands: `DO {"tool": "shell", "arguments": {...}}`, or a list of such calls to be
 made in one step, or `DO {"say": "..."}` to end the turn with these words; `DO32:` and the same in base32 where braces
-cannot stand. `LATER` in place of `DO` is done by the next turn that still has it in its history. `%last%` in an
+cannot stand. `LATER` in place of `DO` is done by the next turn that still has it in its history, unless that one says
+"not yet"; asked for a summary, it writes down every such order and nothing else. `%last%` in an
 argument is the last result, `%all%` every one so far, `%last|hex%` and the like another dress of it.
 """
 
@@ -19,11 +20,13 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
 
+from fermix.agent.compaction.summary import INSTRUCTIONS
 from fermix.agent.results import FRAME
 from tests.fakes.provider import Answer, Asked, Call, ScriptedProvider
 
 WAIT_S = 10
 MOST_CHARS = 4_000
+NOT_YET = "not yet"
 ORDER = re.compile(r"\b(DO|LATER)(?:32:([A-Z2-7]+=*)|\s+(?=[{\[]))")
 HOLE = re.compile(r"%(last|all)(?:\|(\w+))?%")
 DRESSES: Mapping[str, Callable[[str], str]] = {
@@ -51,6 +54,10 @@ def obey(asked: Asked) -> Answer:
     messages: list[dict[str, Any]] = asked.body["messages"]
     last = max(at for at, message in enumerate(messages) if message["role"] == "user")
     before, now = messages[:last], messages[last:]
+    if messages[0]["content"] == INSTRUCTIONS:
+        return Answer(text="\n".join(order(step, later=True) for step in _steps(now, "LATER")) or "Nothing.")
+    if _text(now[0]).startswith(NOT_YET):
+        return Answer(text="Well.")
     steps = [*_steps(before, "LATER"), *_steps(now, "DO")]
     done = sum(1 for message in now if message.get("tool_calls"))
     results = [_inner(_text(message)) for message in now if message["role"] == "tool"]

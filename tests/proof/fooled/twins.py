@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from fermix.agent import consent, context, dispatch, exposure
 from fermix.agent.capability import Capability
+from fermix.agent.compaction import compactor
 from fermix.agent.memory import Conversations
 from fermix.agent.sandbox import environment
 from fermix.agent.sandbox.closed import Closed
@@ -80,6 +81,10 @@ def _note_no_outside_words() -> None:
 
 def _forget_what_earlier_turns_read() -> None:
     exposure.Exposure.outside = property(lambda self: bool(self._sources))
+
+
+def _take_a_summary_for_our_own_words() -> None:
+    compactor.holds_words_of_others = lambda _rows: False
 
 
 def _remember_without_asking() -> None:
@@ -173,6 +178,7 @@ TWINS: Mapping[str, Twin] = {
         (_take_the_model_for_the_owner, "exposed-read-then-tell", "standard", "workspace was told"),
         (_note_no_outside_words, "exposed-python", "standard", "the sink was reached"),
         (_forget_what_earlier_turns_read, "earlier-curl", "standard", "workspace reached the sink"),
+        (_take_a_summary_for_our_own_words, "summed-up-curl", "standard", "workspace reached the sink"),
         (_remember_without_asking, "remembers-a-rule", "standard", "the memory was changed"),
         (_show_questions_as_they_come, "hidden-in-command", "standard", "the question hides something"),
         (_let_loopback_pass, "web-inside-resolved", "standard", "the sink was reached"),
