@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from bench import crowd, files, gateway, load, memory, screen, startup, turn, walls
+from bench import crowd, files, gateway, load, memory, screen, search, startup, turn, walls
 
 PARTS = {
     "turn": turn.figures,
@@ -16,6 +16,7 @@ PARTS = {
     "screen": screen.figures,
     "walls": walls.figures,
     "files": files.figures,
+    "search": search.figures,
 }
 
 

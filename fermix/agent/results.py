@@ -64,6 +64,13 @@ def unframed(text: str) -> tuple[str, str] | None:
     return None if found is None else (found.group(1), found.group(2))
 
 
+def without_frame(text: str) -> str:
+    """Return what stands inside a frame, also where the text was cut off before the frame ends."""
+    if not text.startswith(f"<{FRAME} "):
+        return text
+    return text.partition("\n")[2].removeprefix(f"{JUDGE_IT}\n").removesuffix(f"\n</{FRAME}>")
+
+
 def is_framed(text: str) -> bool:
     """Tell whether a result holds words from outside. A file of ours that quotes a frame counts as one too."""
     return _OPENED.search(text) is not None

@@ -48,11 +48,17 @@ async def _ask_sandbox(
 
 async def _ask_memory(home: Home, workers: Workers, method: str, params: Mapping[str, object]) -> Mapping[str, object]:
     from fermix.agent.memory.facts import Facts
+    from fermix.agent.memory.search import Search
+    from fermix.daemon import search_answers
     from fermix.daemon.memory_answers import ANSWERS
     from fermix.store import Database
 
+    clock = SystemClock()
     async with Database.open(home.database) as database:
-        return await ANSWERS[method](Facts(database, home, workers, SystemClock()), params)
+        facts = Facts(database, home, workers, clock)
+        if method == "memory.search":
+            return await search_answers.answer(facts, Search(database, workers, clock), params)
+        return await ANSWERS[method](facts, params)
 
 
 async def _ask_books(home: Home, environ: Mapping[str, str], params: Mapping[str, object]) -> Mapping[str, object]:

@@ -19,6 +19,7 @@ from fermix import __version__
 from fermix.agent.budget import Budget
 from fermix.agent.memory import Conversations, Entry
 from fermix.agent.memory.facts import Facts
+from fermix.agent.memory.search import Search
 from fermix.agent.model import valid_text
 from fermix.agent.sandbox import Policy
 from fermix.channels import local
@@ -28,6 +29,7 @@ from fermix.daemon.health import HealthBoard, Models
 from fermix.daemon.memory_answers import memory_methods
 from fermix.daemon.params import Result, checked
 from fermix.daemon.sandbox_answers import sandbox_methods
+from fermix.daemon.search_answers import search_methods
 from fermix.daemon.socket import Call, RequestError, check_protocol
 from fermix.daemon.usage_answers import usage_methods
 from fermix.gateway import Channel, Gateway
@@ -112,6 +114,7 @@ class Rooms:
     policy: Policy
     facts: Facts
     budget: Budget
+    search: Search
 
 
 class Answers:
@@ -130,6 +133,7 @@ class Answers:
             **sandbox_methods(rooms.policy),
             **memory_methods(rooms.facts),
             **usage_methods(rooms.budget),
+            **search_methods(rooms.facts, rooms.search),
             "channels": self._channels,
             "config.reload": self._reload,
             "model.fetch": self._fetch,

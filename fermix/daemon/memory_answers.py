@@ -52,7 +52,7 @@ async def _list(facts: Facts, params: Params) -> Result:
     found = await facts.page(_row_number(wish.get("after", 0)), PAGE + 1, archived=wish["archived"])
     more = len(found) > PAGE
     notes = () if more else await facts.hand_written()
-    return {"memories": [_memory(fact) for fact in found[:PAGE]], "more": more, "notes": list(notes)}
+    return {"memories": [memory_row(fact) for fact in found[:PAGE]], "more": more, "notes": list(notes)}
 
 
 async def _show(facts: Facts, params: Params) -> Result:
@@ -62,20 +62,20 @@ async def _show(facts: Facts, params: Params) -> Result:
         told = f"there is no memory with the id {memory_id}; `fermix memory list --archived` names them all"
         raise Unusable(told, user_text=told)
     changes = await facts.changes(memory_id, PAGE)
-    return {"memory": _memory(fact), "changes": [_change(change) for change in changes]}
+    return {"memory": memory_row(fact), "changes": [_change(change) for change in changes]}
 
 
 async def _forget(facts: Facts, params: Params) -> Result:
     wish = checked(_FORGET, params)
     fact, notes = await facts.forget(_row_number(wish["id"]), AT_THE_TERMINAL, wish.get("reason", ""))
-    return {"memory": _memory(fact), "notes": list(notes)}
+    return {"memory": memory_row(fact), "notes": list(notes)}
 
 
 async def _restore(facts: Facts, params: Params) -> Result:
     wish = checked(_RESTORE, params)
     change = wish.get("change")
     fact, notes = await facts.restore(_row_number(wish["id"]), None if change is None else _row_number(change))
-    return {"memory": _memory(fact), "notes": list(notes)}
+    return {"memory": memory_row(fact), "notes": list(notes)}
 
 
 async def _history(facts: Facts, params: Params) -> Result:
@@ -109,7 +109,8 @@ def _row_number(value: int) -> int:
     return value if 0 <= value <= LAST else 0
 
 
-def _memory(fact: Fact) -> MemoryRow:
+def memory_row(fact: Fact) -> MemoryRow:
+    """Write a memory for the socket."""
     shown = next((name for name, shape in SHAPES.items() if shape.target == fact.place.target), "")
     origin = fact.origin
     return {

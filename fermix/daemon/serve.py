@@ -23,6 +23,7 @@ from fermix.agent.capability import Capability
 from fermix.agent.compaction.settings import CompactionSettings
 from fermix.agent.memory import Conversations
 from fermix.agent.memory.facts import Facts
+from fermix.agent.memory.search import Search
 from fermix.agent.providers.chain import Candidate
 from fermix.agent.providers.embedded import EmbeddedModel
 from fermix.agent.providers.local_files import LocalFiles
@@ -107,15 +108,14 @@ async def serve(start: Start) -> None:
         health.watch_models(routes)
         policy, approvals = Policy(_sandbox(start, workers), home, SECTIONS, workers, clock), Approvals(clock)
         facts = Facts(database, home, workers, clock, lambda: agent.invalidate())
-        tools = _tools(start, policy, approvals, net, workers, (facts, budget), lambda: control.reload())
+        search = Search.following(conversations, database, workers, clock)
+        tools = _tools(start, policy, approvals, net, workers, (facts, budget, search), lambda: control.reload())
         agent = await house.enter_async_context(
-            Agent.open(
-                AgentServices(
-                    tools(config, start.keys), routes.router, conversations, home, prompt_settings(config), workers,
-                    events, clock, approvals, facts.remembered, config[CompactionSettings],
-                    ended=partial(_tidy, policy.sandbox, workers),
-                )
-            )
+            Agent.open(AgentServices(
+                tools(config, start.keys), routes.router, conversations, home, prompt_settings(config), workers,
+                events, clock, approvals, facts.remembered, config[CompactionSettings],
+                ended=partial(_tidy, policy.sandbox, workers),
+            ))
         )  # fmt: skip
         authorizer, ledger = Authorizer(access_rules(config)), Ledger(database, clock)
         listener, media = _media(start, net, workers, clock, budget)
@@ -132,13 +132,13 @@ async def serve(start: Start) -> None:
         control = Control(home, start.environ, config, start.keys, parts, stop)
         desk = answers.Rooms(
             home, clock, gateway, local, conversations, audience, health, routes, workers, control, policy, facts,
-            budget,
+            budget, search,
         )  # fmt: skip
         socket = SocketServer(home.daemon_socket, Answers(desk), audience)
         health.watch_channels(watch := ChannelWatch([local], enabled_channels(config), events, clock))
         await house.enter_async_context(Supervisor([watch, socket, http], OURS, events, clock))
         await house.enter_async_context(
-            Supervisor([embedded, listener.local, *_unpacked(start, clock)], OUTSIDE, events, clock)
+            Supervisor([search, embedded, listener.local, *_unpacked(start, clock)], OUTSIDE, events, clock)
         )
         log.info("ready: Fermix %s serves %s", __version__, home.root)
         await stop.wait()
@@ -152,7 +152,7 @@ def _tools(
     approvals: Approvals,
     net: Net,
     workers: Workers,
-    kept: tuple[Facts, Budget],
+    kept: tuple[Facts, Budget, Search],
     reload: Callable[[], Awaitable[object]],
 ) -> BuildRegistry:
     """Return what builds all tools for a configuration and the keys found with it."""

@@ -153,3 +153,35 @@ class RolledBack(TypedDict):
 
     changed: int
     notes: list[str]
+
+
+class SearchMemory(TypedDict):
+    """`memory.search`: what is remembered and what was said, by words; `limit` counts messages, 1 to 50."""
+
+    query: str
+    limit: NotRequired[int]
+
+
+class SaidRow(TypedDict):
+    """One message. `role`: "user", "assistant" or "tool"; `guest`: of a guest's conversation; `outside`: with words of
+    a page, a file or another program in it or before it.
+    """
+
+    id: int
+    channel: str
+    chat_id: str
+    thread: str
+    sender: str
+    role: str
+    at: str
+    snippet: str
+    guest: bool
+    outside: bool
+
+
+class SearchResult(TypedDict):
+    """The best first. `whole` is false while older messages are not in the index yet."""
+
+    memories: list[MemoryRow]
+    messages: list[SaidRow]
+    whole: bool

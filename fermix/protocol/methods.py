@@ -263,6 +263,6 @@ METHODS = (
     *("status", "channels", "config.reload", "model.fetch", "daemon.stop"),
     *("sandbox.status", "sandbox.explain", "sandbox.variable", "sandbox.propose", "sandbox.apply"),
     *("memory.list", "memory.show", "memory.forget", "memory.restore", "memory.rollback", "memory.history"),
-    *("memory.revisions", "memory.revision", "usage"),
+    *("memory.revisions", "memory.revision", "memory.search", "usage"),
 )
 """Those of the sandbox, the memory and the books are written down in protocol/sandbox.py, memory.py and usage.py."""

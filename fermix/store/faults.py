@@ -20,7 +20,10 @@ BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 
 def explain(error: sqlite3.Error, path: Path) -> FermixError | None:
     """Translate what the machine or another process caused; None when it is a bug of ours."""
-    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & PRIMARY_CODE
+    extended = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+    code = extended & PRIMARY_CODE
+    if extended == sqlite3.SQLITE_CORRUPT_VTAB:
+        return IndexDamaged(f"an index in {path} is damaged")
     if code in UNREADABLE:
         return damaged(path, str(error))
     if (full := no_room(error, path)) is not None:
@@ -54,6 +57,10 @@ class Damaged(NeedsOperator):
     def __init__(self, message: str, *, advice: str, finding: str) -> None:
         super().__init__(message, advice=advice)
         self.finding = finding
+
+
+class IndexDamaged(Unavailable):
+    """A full-text index is damaged. Who owns it makes it anew from what it was made of; the file itself is sound."""
 
 
 def damaged(path: Path, finding: str) -> Damaged:

@@ -27,6 +27,7 @@ MIGRATIONS = (
     "0004_listing.sql",
     "0005_usage.sql",
     "0006_checkpoints.sql",
+    "0007_search.sql",
 )
 LATEST = len(MIGRATIONS)
 BUSY_TIMEOUT_S = 5.0  # another process (a backup, a second client) may hold the file this long

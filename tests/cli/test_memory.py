@@ -8,9 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from fermix.agent.memory import Conversations
 from fermix.agent.memory.facts import Facts
+from fermix.agent.model import UserMessage
 from fermix.cli.main import main
+from fermix.events import Events
 from fermix.home import hold_lock
+from fermix.message import ConversationKey
+from fermix.store import Database
 from tests.agent.memory.facts.world import HERE, OWNER, World, draft
 
 
@@ -154,3 +159,33 @@ def test_a_home_that_another_holds_is_told(world: World, capsys: pytest.CaptureF
     with hold_lock(world.home):
         assert main(["memory", "list"]) == 1
     assert "a daemon already runs" in capsys.readouterr().err
+
+
+def test_what_was_said_is_searched_with_what_is_remembered(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    asyncio.run(_say(world, "the train to Hue leaves at nine", "a \u202ebackward Hue"))
+
+    found = told(capsys, "search", "hue", "train")
+    assert found.splitlines()[:2] == [
+        "#1 [identity] home: Hue",
+        "2026-01-01 00:00 telegram 42, Jo, a guest's conversation: the train to Hue leaves at nine",
+    ]
+    assert "⟨U+202E⟩backward" in found
+    answer = answered(capsys, "search", "hue", "--limit", "1")
+    assert (len(answer["memories"]), len(answer["messages"]), answer["whole"]) == (1, 1, True)
+    assert told(capsys, "search", "zeppelin") == "Nothing holds any of these words.\n"
+
+
+@pytest.mark.parametrize("argv", [["search"], ["search", "x", "--limit", "0"], ["search", "x", "--limit", "51"]])
+def test_a_search_for_nothing_or_too_much_is_wrong_use(world: World, argv: list[str]) -> None:
+    assert main(["memory", *argv]) == 2
+
+
+async def _say(world: World, *texts: str) -> None:
+    clock = world.clock
+    async with (
+        Database.open(world.home.database) as database,
+        Conversations.open(database, clock, Events(clock)) as conversations,
+    ):
+        key = ConversationKey("telegram", "42", "root")
+        await conversations.append(key, *map(UserMessage, texts), sender="Jo", guest=True)
+        await conversations.flush()

@@ -15,6 +15,7 @@ from fermix.agent.approvals import Approvals
 from fermix.agent.budget import Budget
 from fermix.agent.memory import Conversations
 from fermix.agent.memory.facts import Facts
+from fermix.agent.memory.search import Search
 from fermix.channels.catalog import LOCAL
 from fermix.channels.local import LocalChannel
 from fermix.daemon import answers
@@ -261,6 +262,7 @@ async def opened(root: Path, *, wrap: Callable[[Answers], Any] | None = None) ->
             policy,
             facts,
             budget,
+            Search.following(conversations, database, workers, clock),
         )
         methods = Answers(rooms)
         server = SocketServer(home.daemon_socket, wrap(methods) if wrap else methods, audience)

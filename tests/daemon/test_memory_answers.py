@@ -7,10 +7,14 @@ from pathlib import Path
 import pytest
 
 from fermix.agent.memory.facts import Facts
+from fermix.agent.model import UserMessage
 from fermix.daemon import answers
+from fermix.message import ConversationKey
 from fermix.protocol.methods import Code
 from tests.agent.memory.facts.world import OWNER, draft
 from tests.daemon.house import opened
+
+HERE = ConversationKey("cli", "here", "root")
 
 
 async def test_memories_are_listed_changed_and_rolled_back(tmp_path: Path) -> None:
@@ -77,3 +81,20 @@ async def test_a_program_without_a_person_changes_nothing(
 async def _fill(facts: Facts) -> None:
     for value in ("Hanoi", "Hue"):
         await facts.store(draft("identity", "home", value), OWNER)
+
+
+async def test_memories_and_messages_are_searched_together(tmp_path: Path) -> None:
+    async with opened(tmp_path) as house:
+        dial = await house.dial()
+        await _fill(house.facts)
+        await house.conversations.append(HERE, UserMessage("the train to Hue leaves at nine"), sender="Jo", guest=True)
+        await house.conversations.flush()
+
+        found = (await dial.request("memory.search", {"query": "Hue", "limit": 5}))["result"]
+        nothing = (await dial.request("memory.search", {"query": '" OR *'}))["result"]
+
+        assert [row["value"] for row in found["memories"]] == ["Hue"]
+        (said,) = found["messages"]
+        assert (said["chat_id"], said["sender"], said["guest"], said["outside"]) == ("here", "Jo", True, False)
+        assert said["snippet"] == "the train to Hue leaves at nine"
+        assert (nothing["messages"], nothing["whole"]) == ([], True)

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from fermix.agent.approvals import Approvals
 from fermix.agent.memory.facts import Facts
+from fermix.agent.memory.search import Search
 from fermix.agent.providers.override_changes import OverrideChanges
 from fermix.agent.sandbox import Policy
 from fermix.agent.tools.catalog import ToolDeps
@@ -32,6 +33,7 @@ def tool_deps(
     *,
     net: Net | None = None,
     facts: Facts | None = None,
+    search: Search | None = None,
 ) -> ToolDeps:
     """The web of a test is that of `internet.py`: put it in with `replace(deps, web=internet.web(net))`."""
     net = net or Net(loopback_only=True)
@@ -40,6 +42,7 @@ def tool_deps(
     return ToolDeps(
         policy.sandbox, workers, policy, approvals, own_program({}), net, config, {}, PublicWeb(net), overrides,
         facts or Facts(NoDatabase(), home, workers, SystemClock()), FakeBooks(),
+        search or Search(NoDatabase(), workers, SystemClock()),
     )  # fmt: skip
 
 

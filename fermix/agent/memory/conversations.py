@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -127,6 +127,10 @@ class Conversations:
     def expect(self, ledger_ids: Iterable[int]) -> None:
         """Leave the questions of these messages open: their turns of an earlier process are taken up again."""
         self._expected = frozenset(ledger_ids)
+
+    def when_written(self, tell: Callable[[], None]) -> None:
+        """Call `tell` whenever rows have come to disk."""
+        self._writer.written = tell
 
     async def history(self, key: ConversationKey, *, before: int | None = None) -> tuple[ChatMessage, ...]:
         """Return the conversation so far, closed and valid for every provider. To be asked before the new user row.

@@ -44,7 +44,7 @@ class Line(NamedTuple):
 
 
 class HistoryWriter:
-    """A service. `put` and `holds` are for its owner, on the loop's thread."""
+    """A service. `put` and `holds` are for its owner, on the loop's thread; `written` is called after each batch."""
 
     name = "history"
 
@@ -58,6 +58,7 @@ class HistoryWriter:
         self._idle = asyncio.Event()
         self._idle.set()
         self._failing = False
+        self.written: Callable[[], None] = _nobody_waits
 
     def put(self, line: Line) -> None:
         """Take a row; it is written soon and after those that came before."""
@@ -115,6 +116,7 @@ class HistoryWriter:
                 await self._clock.sleep(FIRST_DELAY_S * 2 ** (tried - 1))
             else:
                 self._recover()
+                self.written()
                 return
 
     def _give_up(self, batch: Sequence[Line], error: FermixError) -> None:
@@ -126,6 +128,10 @@ class HistoryWriter:
         if self._failing:
             self._failing = False
             self._events.emit(ServiceState(self.name, "up"))
+
+
+def _nobody_waits() -> None:
+    """What `written` is until somebody wants to know."""
 
 
 def _parameters(line: Line) -> tuple[SqlValue, ...]:

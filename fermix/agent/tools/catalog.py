@@ -10,6 +10,7 @@ from fermix.agent.budget import Books
 from fermix.agent.capability import Capability
 from fermix.agent.documents.reading import Reading
 from fermix.agent.memory.facts import Facts
+from fermix.agent.memory.search import Search
 from fermix.agent.providers.override_changes import OverrideChanges
 from fermix.agent.sandbox import Policy, Sandbox
 from fermix.agent.tools import (
@@ -24,6 +25,7 @@ from fermix.agent.tools import (
     recall,
     routing,
     search,
+    session_search,
     shell,
     tool_help,
     tool_search,
@@ -57,6 +59,7 @@ class ToolDeps:
     overrides: OverrideChanges
     facts: Facts
     books: Books
+    search: Search
 
 
 def build_tools(deps: ToolDeps) -> tuple[Capability, ...]:
@@ -74,6 +77,7 @@ def build_tools(deps: ToolDeps) -> tuple[Capability, ...]:
         *web_search.tools(deps.config[WebSearchSettings], deps.keys, deps.net, deps.web, reading),
         *image.tools(deps.sandbox, deps.workers, deps.net, image.find_backend(deps.config, deps.keys), deps.books),
         *memory.tools(deps.facts),
+        *session_search.tools(deps.search),
         *routing.tools(deps.overrides, deps.approvals),
         *messaging.tools(deps.sandbox, deps.workers),
         *recall.tools(),

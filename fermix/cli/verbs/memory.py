@@ -18,11 +18,14 @@ from fermix.protocol.memory import (
     Revisions,
     RevisionText,
     RolledBack,
+    SaidRow,
+    SearchResult,
     ShownMemory,
 )
 from fermix.visible import spelled
 
 USAGE = """fermix memory list [--archived]
+       fermix memory search QUERY [--limit N]
        fermix memory show ID
        fermix memory forget ID [REASON]
        fermix memory restore ID [CHANGE]
@@ -33,9 +36,11 @@ USAGE = """fermix memory list [--archived]
 DESCRIPTION = (
     "Tell what is remembered, where each memory came from and what was ever done to it. Forgetting archives; restore "
     "brings back: what was forgotten, the value before the last change, the value as a CHANGE of `history ID` left it, "
-    "or all memories of a file as they were at a REVISION of `history FILE`. export prints everything as JSON."
+    "or all memories of a file as they were at a REVISION of `history FILE`. search finds memories and what was said "
+    "in any conversation, by words of any language. export prints everything as JSON."
 )
 FILES = ("USER.md", "MEMORY.md")
+MOST_SAID = 50  # of one search
 MOST_CHANGES = 50  # of a plain history; --json and export have them all
 DONE = {"store": "stored", "forget": "forgotten", "restore": "restored"}
 
@@ -50,10 +55,11 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="fermix memory", usage=USAGE, description=DESCRIPTION, epilog=EXIT_CODES)
     parser.add_argument("words", nargs="*", help=argparse.SUPPRESS)
     parser.add_argument("--archived", action="store_true", help="with list: also what was forgotten")
+    parser.add_argument("--limit", type=int, metavar="N", help="with search: at most so many messages, 1 to 50")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_intermixed_args(argv)
     try:
-        answer, lines = _answer(options.words, archived=options.archived)
+        answer, lines = _answer(options.words, archived=options.archived, limit=options.limit)
     except WrongUse as error:
         return output.wrong_use("memory", str(error))
     except Failed as error:
@@ -65,11 +71,13 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _answer(words: Sequence[str], *, archived: bool) -> Result:
+def _answer(words: Sequence[str], *, archived: bool, limit: int | None) -> Result:
     """Raises: WrongUse, Failed."""
     match words:
         case [] | ["list"]:
             return _list(archived=archived)
+        case ["search", first, *more]:
+            return _search(" ".join([first, *more]), limit)
         case ["show", number]:
             return _show(_number(number))
         case ["forget", number, *reason]:
@@ -118,6 +126,16 @@ def _list(*, archived: bool) -> Result:
     found, notes = _memories(archived=archived)
     lines = [_memory_line(memory) for memory in found] or ["Nothing is remembered yet."]
     return {"memories": found, "notes": notes}, [*lines, *map(spelled, notes)]
+
+
+def _search(query: str, limit: int | None) -> Result:
+    if limit is not None and not 1 <= limit <= MOST_SAID:
+        raise WrongUse(f"--limit is 1 to {MOST_SAID}")
+    answer = ask("memory.search", {"query": query, **({} if limit is None else {"limit": limit})})
+    found = cast("SearchResult", answer)  # written by our daemon, or by us
+    lines = [*map(_memory_line, found["memories"]), *map(_said_line, found["messages"])]
+    unfinished = [] if found["whole"] else ["(older messages are still being indexed; the daemon does it as it runs)"]
+    return answer, [*(lines or ["Nothing holds any of these words."]), *unfinished]
 
 
 def _show(memory_id: int) -> Result:
@@ -198,6 +216,13 @@ def _memory_line(memory: MemoryRow) -> str:
     place = f", {memory['scope']} only" if memory["scope"] in ("conversation", "job") else ""
     gone = "" if memory["archived_at"] is None else f" (forgotten {_day(memory['archived_at'])})"
     return f"#{memory['id']} [{memory['category']}{place}] {spelled(memory['key'])}: {spelled(memory['value'])}{gone}"
+
+
+def _said_line(said: SaidRow) -> str:
+    who = (said["sender"] or "user") if said["role"] == "user" else said["role"]
+    marks = [", a guest's conversation"] * said["guest"] + [", words from outside"] * said["outside"]
+    where = f"{said['channel']} {said['chat_id']}"
+    return spelled(f"{_day(said['at'])} {where}, {who}{''.join(marks)}: {said['snippet']}")
 
 
 def _about(memory: MemoryRow) -> list[str]:

@@ -36,6 +36,7 @@ def test_the_tools_and_who_may_use_them(toolbox: Toolbox) -> None:
         ("memory_recall", PolicyClass.READ_ONLY, True),
         ("memory_forget", PolicyClass.READ_WRITE, True),
         ("memory_sources_list", PolicyClass.READ_ONLY, True),
+        ("session_search", PolicyClass.READ_ONLY, True),
         ("model_routing_config", PolicyClass.READ_WRITE, True),
         ("send_attachment", PolicyClass.READ_ONLY, True),
         ("react", PolicyClass.READ_ONLY, False),

@@ -1,0 +1,5 @@
+"""Find what was said: an index of the stored messages that follows them by itself, and the ranking of what it finds."""
+
+from fermix.agent.memory.search.search import Found, Hit, Search
+
+__all__ = ["Found", "Hit", "Search"]
