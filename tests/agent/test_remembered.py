@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from fermix.agent.memory.facts import Facts, Remembered
+from fermix.agent.memory.search import Search
 from fermix.agent.tools import memory
 from fermix.store import Database
 from fermix.trust import Trust
@@ -27,7 +28,9 @@ async def test_what_is_remembered_is_in_the_next_prompt_and_equal_until_it_chang
             says("c"), calls(make_call("memory_forget", 2, id=1)), says("gone"), says("e"), says("g"),
         ]  # fmt: skip
         router = ScriptedRouter(script)
-        async with world.open(router, *memory.tools(facts), remembered=facts.remembered) as agent:
+        async with world.open(
+            router, *memory.tools(facts, Search(database, workers, world.clock)), remembered=facts.remembered
+        ) as agent:
             for number in range(5):
                 await world.run(agent, make_turn(turn_id=f"t{number}", chat_id="one"))
             guest = make_turn(turn_id="t9", trust=Trust.GUEST, chat_id="two")

@@ -76,7 +76,7 @@ def build_tools(deps: ToolDeps) -> tuple[Capability, ...]:
         *web.tools(deps.web, reading),
         *web_search.tools(deps.config[WebSearchSettings], deps.keys, deps.net, deps.web, reading),
         *image.tools(deps.sandbox, deps.workers, deps.net, image.find_backend(deps.config, deps.keys), deps.books),
-        *memory.tools(deps.facts),
+        *memory.tools(deps.facts, deps.search),
         *session_search.tools(deps.search),
         *routing.tools(deps.overrides, deps.approvals),
         *messaging.tools(deps.sandbox, deps.workers),

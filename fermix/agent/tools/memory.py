@@ -1,7 +1,8 @@
 """memory_store, memory_recall, memory_forget, memory_sources_list: what the agent keeps of its owner.
 
-All four are the owner's. What is stored or forgotten lasts beyond the conversation, so a turn before which words from
-outside stand asks first (docs/decisions/0023). What is recalled is told as it is stored, with where it came from.
+All four are the owner's, and a recall may look into the conversations as well. What is stored or forgotten lasts beyond
+the conversation, so a turn before which words from outside stand asks first (docs/decisions/0023). What is recalled is
+told as it is stored, with where it came from; what was said comes framed as soon as others had a part in it.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from fermix.agent.memory.facts import (
     session_id,
     within,
 )
+from fermix.agent.memory.search import UNFINISHED, Found, Search
 from fermix.agent.model import JsonObject, JsonValue, ToolResult
 from fermix.agent.risk import why_lasting
 from fermix.agent.turn import Turn
@@ -31,6 +33,7 @@ from fermix.trust import PolicyClass
 
 CATEGORY = "memory"
 MOST_FOUND = 20  # of one recall; more are counted and a narrower one is asked for
+MOST_SAID = 8
 MOST_SOURCES = 50
 
 _ID: JsonObject = {"type": "integer", "minimum": 1, "description": "the number behind # in a recall"}
@@ -64,6 +67,11 @@ _RECALL: JsonObject = {
             "description": "current (default): what holds here; owner: what holds everywhere; all: also what other "
             "conversations keep",
         },
+        "source": {
+            "type": "string",
+            "enum": ["memories", "history", "all"],
+            "description": "memories (default); history: what was said in any conversation, by a query; all: both",
+        },
     },
     "additionalProperties": False,
 }
@@ -76,9 +84,9 @@ _FORGET: JsonObject = {
 _NOTHING: JsonObject = {"type": "object", "properties": {}, "additionalProperties": False}
 
 
-def tools(facts: Facts) -> tuple[Capability, ...]:
+def tools(facts: Facts, search: Search) -> tuple[Capability, ...]:
     """Build the tools."""
-    memory = MemoryTools(facts)
+    memory = MemoryTools(facts, search)
     return (
         Capability(
             name="memory_store",
@@ -136,8 +144,9 @@ def tools(facts: Facts) -> tuple[Capability, ...]:
 class MemoryTools:
     """The tools themselves."""
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: Facts, search: Search) -> None:
         self._facts = facts
+        self._search = search
 
     async def store(self, arguments: Mapping[str, JsonValue], context: ToolContext) -> ToolResult:
         turn, value, origin = context.turn, str(arguments["value"]), origin_of(context.turn, context.exposure.sources)
@@ -158,6 +167,17 @@ class MemoryTools:
     async def recall(self, arguments: Mapping[str, JsonValue], context: ToolContext) -> ToolResult:
         if ("key" in arguments) == ("query" in arguments):
             return ToolResult(False, "give a key or a query, one of them")
+        source = arguments.get("source", "memories")
+        if source != "memories" and "query" not in arguments:
+            return ToolResult(False, "the history is looked through by a query; a key finds memories only")
+        remembered = "" if source == "history" else await self._remembered(arguments, context)
+        if source == "memories":
+            return ToolResult(True, remembered)
+        found = await self._search.find(str(arguments["query"]), MOST_SAID)
+        lines = [*([remembered] if remembered else []), "Said in conversations:", *_said(found)]
+        return ToolResult(True, "\n".join(lines), outside=not all(hit.own for hit in found.hits))
+
+    async def _remembered(self, arguments: Mapping[str, JsonValue], context: ToolContext) -> str:
         known = await self._facts.active()
         breadth = cast("Breadth", arguments.get("scope", "current"))  # one of the schema's words
         looked_at = within(known, breadth, session_id(context.turn.key))
@@ -165,7 +185,7 @@ class MemoryTools:
             found = by_key(looked_at, str(arguments["key"]))
         else:
             found = by_words(looked_at, str(arguments["query"]))
-        return ToolResult(True, _listed(found, looked_at))
+        return _listed(found, looked_at)
 
     async def forget(self, arguments: Mapping[str, JsonValue], context: ToolContext) -> ToolResult:
         memory_id, origin = arguments["id"], origin_of(context.turn, context.exposure.sources)
@@ -208,6 +228,11 @@ def _listed(found: Sequence[Fact], looked_at: Sequence[Fact]) -> str:
     lines = [f"{_line(fact)} ({_source(fact)}, {fact.updated_at[:10]})" for fact in found[:MOST_FOUND]]
     more = [f"({len(found) - MOST_FOUND} more; ask for less)"] if len(found) > MOST_FOUND else []
     return "\n".join([*lines, *more])
+
+
+def _said(found: Found) -> list[str]:
+    lines = [hit.line for hit in found.hits] or ["nothing that was said holds any of these words"]
+    return lines if found.whole else [*lines, UNFINISHED]
 
 
 def _line(fact: Fact) -> str:

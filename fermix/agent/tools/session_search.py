@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fermix.agent.capability import Capability, Kind, ToolContext
-from fermix.agent.memory.search import Hit, Search
+from fermix.agent.memory.search import UNFINISHED, Search
 from fermix.agent.model import JsonValue, ToolResult
 from fermix.trust import PolicyClass
 
 MOST_QUERY_CHARS = 1_000
 DEFAULT_HITS = 8
 MOST_HITS = 20
-UNFINISHED = "(older messages are still being indexed; ask again later if it is not among these)"
 
 
 def tools(search: Search) -> tuple[Capability, ...]:
@@ -25,7 +24,7 @@ def tools(search: Search) -> tuple[Capability, ...]:
     async def run(arguments: Mapping[str, JsonValue], _context: ToolContext) -> ToolResult:
         limit = arguments.get("limit", DEFAULT_HITS)
         found = await search.find(str(arguments["query"]), limit if isinstance(limit, int) else DEFAULT_HITS)
-        lines = [_line(hit) for hit in found.hits] or ["nothing that was said holds any of these words"]
+        lines = [hit.line for hit in found.hits] or ["nothing that was said holds any of these words"]
         unfinished = [] if found.whole else [UNFINISHED]
         return ToolResult(True, "\n".join([*lines, *unfinished]), outside=not all(hit.own for hit in found.hits))
 
@@ -53,7 +52,3 @@ def tools(search: Search) -> tuple[Capability, ...]:
             failure_modes=("nothing is found: try other words for the same thing, names above all",),
         ),
     )
-
-
-def _line(hit: Hit) -> str:
-    return f"{hit.at:%Y-%m-%d %H:%M} UTC, {hit.key.channel} {hit.key.chat_id}, {hit.speaker}: {hit.snippet}"

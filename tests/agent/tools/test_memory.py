@@ -14,6 +14,7 @@ from fermix.agent.capability import Capability
 from fermix.agent.dispatch import Dispatcher, ToolScope
 from fermix.agent.exposure import Exposure
 from fermix.agent.memory.facts import Facts
+from fermix.agent.memory.search import Search
 from fermix.agent.model import JsonValue, ToolResult
 from fermix.agent.registry import CapabilityRegistry, narrowed
 from fermix.agent.risk import reads_local
@@ -22,6 +23,7 @@ from fermix.agent.turn import Turn
 from fermix.clock import SystemClock
 from fermix.events import Events
 from fermix.trust import Trust
+from fermix.workers import Workers
 from tests.agent.memory.facts.world import World
 from tests.fakes.turns import RecordingPort, make_call, make_turn
 
@@ -48,8 +50,11 @@ class Box:
 
 @asynccontextmanager
 async def opened(world: World) -> AsyncGenerator[Box]:
+    workers = Workers()
     async with world.open() as facts:
-        yield Box(facts, {tool.name: tool for tool in memory.tools(facts)})
+        search = Search(facts._database, workers, world.clock)
+        yield Box(facts, {tool.name: tool for tool in memory.tools(facts, search)})
+    workers.close()
 
 
 @pytest.fixture

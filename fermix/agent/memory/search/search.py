@@ -34,6 +34,7 @@ PAUSE_S = 0.02  # between two chunks of the old rows: as long as about one of th
 CATCH_UP_CHUNKS = 5  # that a search waits for
 AFFORDABLE = 5_000  # hits of the rarest of words that are looked for together: some milliseconds
 MOST_WEIGHED_CHARS = 4_000  # of one message
+UNFINISHED = "(older messages are still being indexed; ask again later if it is not among these)"
 REBUILT = "the search index was damaged and is built again in the background; what was said is untouched"
 
 _SHOWN = "kind = 'chat_message' AND role != 'tool' AND content != ''"  # as the index messages_shown has it
@@ -81,6 +82,11 @@ class Hit:
         )
         marks = ["of a guest's conversation"] * self.guest + ["with words from outside"] * self.outside
         return f"{who} ({', '.join(marks)})" if marks else who
+
+    @property
+    def line(self) -> str:
+        """What a model reads of it."""
+        return f"{self.at:%Y-%m-%d %H:%M} UTC, {self.key.channel} {self.key.chat_id}, {self.speaker}: {self.snippet}"
 
 
 @dataclass(frozen=True, slots=True)
