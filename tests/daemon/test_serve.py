@@ -32,7 +32,18 @@ from tests.requirements import covers
 from tests.waiting import until
 
 SERVICES = (
-    *("channels", "clients", "database", "health", "history", "http", "local listening", "local model", "socket"),
+    *(
+        "channels",
+        "clients",
+        "database",
+        "health",
+        "history",
+        "http",
+        "local listening",
+        "local model",
+        "search index",
+        "socket",
+    ),
     "traces",
 )
 
