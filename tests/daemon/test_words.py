@@ -45,6 +45,7 @@ ASKED: tuple[tuple[str, dict[str, object], Any], ...] = (
     ("memory.history", {}, memory.MemoryChanges),
     ("memory.revisions", {"name": "USER.md"}, memory.Revisions),
     ("memory.revision", {"name": "USER.md", "revision": 1}, memory.RevisionText),
+    ("memory.search", {"query": "home"}, memory.SearchResult),
     ("memory.forget", {"id": 1}, memory.ChangedMemory),
     ("memory.restore", {"id": 1}, memory.ChangedMemory),
     ("memory.rollback", {"name": "USER.md", "revision": 1}, memory.RolledBack),
