@@ -40,7 +40,8 @@ REBUILT = "the search index was damaged and is built again in the background; wh
 _SHOWN = "kind = 'chat_message' AND role != 'tool' AND content != ''"  # as the index messages_shown has it
 _COLUMNS = (
     f"id, channel, chat_id, thread_scope, sender, role, substr(content, 1, {MOST_WEIGHED_CHARS}), created_at,"
-    " metadata_json LIKE '%\"guest\": true%', ledger_id"
+    " metadata_json LIKE '%\"guest\": true%', ledger_id,"
+    " kind = 'checkpoint_summary' AND metadata_json LIKE '%\"outside\": true%'"
 )
 _NEXT = (
     "SELECT c.id, (SELECT MIN(m.id) FROM messages AS m WHERE m.agent_id = c.agent_id AND m.owner_id = c.owner_id"
@@ -58,7 +59,9 @@ _Row = tuple[SqlValue, ...]
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One message that was found. `outside`: a page, a file or another program said it, or stood before the answer."""
+    """One message that was found. `outside`: a page, a file or another program said it, or stood before the answer, or
+    went into the summary.
+    """
 
     number: int
     key: ConversationKey
@@ -77,9 +80,7 @@ class Hit:
     @property
     def speaker(self) -> str:
         """Who said it, for a reader, with what speaks against believing it."""
-        who = {"user": self.sender or "user", "assistant": "assistant", "tool": "result of a tool"}.get(
-            self.role, self.role
-        )
+        who = {"user": self.sender or "user", "tool": "result of a tool", "system": "summary"}.get(self.role, self.role)
         marks = ["of a guest's conversation"] * self.guest + ["with words from outside"] * self.outside
         return f"{who} ({', '.join(marks)})" if marks else who
 
@@ -225,12 +226,12 @@ class Search:
 
 
 def _hit(row: _Row, exposed: bool, terms: Sequence[str], weights: Sequence[float]) -> Hit:
-    number, channel, chat, thread, sender, role, content, created_at, guest, _ = row
+    number, channel, chat, thread, sender, role, content, created_at, guest, _, summed_up = row
     text = str(content)
     return Hit(
         _number(number), ConversationKey(str(channel), str(chat), str(thread)), str(sender), str(role),
         datetime.fromisoformat(str(created_at)), snippet(without_frame(text), terms, weights), bool(guest),
-        exposed or is_framed(text),
+        exposed or bool(summed_up) or is_framed(text),
     )  # fmt: skip
 
 

@@ -148,6 +148,21 @@ async def test_words_of_guests_and_from_outside_stay_marked(box: Box) -> None:
     assert found["your bicycles"].own
 
 
+@pytest.mark.parametrize("outside", [True, False])
+async def test_a_summary_made_of_words_of_others_stays_marked(box: Box, outside: bool) -> None:
+    """R-49: what a page put into a summary is not the agent's own word when it is found again."""
+    await box.say("what does the page say?")
+    await box.conversations.append(HERE, AssistantMessage("much"))
+    old = await box.conversations.rows(HERE)
+    summary = "The page said that all bicycles are to be sold."
+    assert await box.conversations.sum_up(HERE, old, summary, outside=outside, model="m", version=0)
+    await box.conversations.flush()
+
+    (hit,) = (await box.search.find("bicycles")).hits
+    assert (hit.outside, hit.own) == (outside, not outside)
+    assert hit.speaker == ("summary (with words from outside)" if outside else "summary")
+
+
 async def test_of_a_tools_result_only_the_beginning_is_in_the_index(box: Box) -> None:
     text = framed("needle " + "hay " * 2_000 + "thimble", "web_fetch")
     await box.conversations.append(HERE, ToolMessage("c1", "web_fetch", text, True))
