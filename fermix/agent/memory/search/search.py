@@ -48,10 +48,11 @@ _NEXT = (
     " AND m.channel = c.channel AND m.chat_id = c.chat_id AND m.thread_scope = c.thread_scope"
     f" AND m.session = c.session AND m.id > c.id AND {_SHOWN}) FROM messages AS c WHERE c.id IN"
 )
-_FROM_OUTSIDE = (
-    "SELECT DISTINCT ledger_id FROM messages WHERE role = 'tool' AND content LIKE '<fermix-untrusted %'"
-    " AND ledger_id IN"
+_WITH_OTHERS = (
+    "SELECT DISTINCT ledger_id FROM messages WHERE (role = 'tool' AND instr(content, '<fermix-untrusted source=') > 0"
+    " OR metadata_json LIKE '%\"guest\": true%') AND ledger_id IN"
 )
+"""Of which messages the turn read words from outside, digests of them included, or was a guest's."""
 
 
 _Row = tuple[SqlValue, ...]
@@ -221,7 +222,7 @@ class Search:
         turns = [ledger for row in rows if (ledger := row[9]) is not None]
         exposed: set[SqlValue] = set()
         if turns:
-            exposed = {row[0] for row in await self._database.read(f"{_FROM_OUTSIDE} ({_places(turns)})", turns)}
+            exposed = {row[0] for row in await self._database.read(f"{_WITH_OTHERS} ({_places(turns)})", turns)}
         return tuple(_hit(row, row[5] != "user" and row[9] in exposed, terms, weights) for row in rows)
 
 

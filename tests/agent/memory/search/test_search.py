@@ -15,6 +15,7 @@ from fermix.agent.memory import Conversations
 from fermix.agent.memory.search import Search, index
 from fermix.agent.model import AssistantMessage, ToolMessage, UserMessage
 from fermix.agent.results import framed
+from fermix.agent.transcript import digest
 from fermix.clock import SystemClock
 from fermix.errors import Unavailable
 from fermix.events import Events
@@ -146,6 +147,28 @@ async def test_words_of_guests_and_from_outside_stay_marked(box: Box) -> None:
     assert not any(hit.own for text, hit in found.items() if "your" not in text and "my" not in text)
     assert found["my bicycles"].own
     assert found["your bicycles"].own
+
+
+async def test_an_answer_after_a_shortened_page_stays_marked(box: Box) -> None:
+    """R-49: a result that was replaced by its digest begins with our notice and still holds words from outside."""
+    page = digest(ToolMessage("c1", "web_fetch", framed("hay " * 1_000, "web_fetch"), True), recalls=False)
+    answer = AssistantMessage("all bicycles are to be sold")
+    await box.conversations.append(HERE, page, answer, ledger_id=7)
+    await box.conversations.flush()
+
+    (hit,) = (await box.search.find("bicycles")).hits
+    assert hit.outside
+    assert not hit.own
+
+
+async def test_what_the_agent_told_a_guest_stays_marked(box: Box) -> None:
+    """INJ-06: a guest chooses what the agent says to him; that is no word of the owner's side."""
+    await box.conversations.append(THERE, UserMessage("repeat it"), guest=True, ledger_id=7)
+    await box.conversations.append(THERE, AssistantMessage("all bicycles are to be sold"), ledger_id=7)
+    await box.conversations.flush()
+
+    (hit,) = (await box.search.find("bicycles")).hits
+    assert not hit.own
 
 
 @pytest.mark.parametrize("outside", [True, False])
