@@ -1,7 +1,8 @@
 """session_search: find what was said in any conversation of the owner.
 
 It is the owner's: what it reads are all conversations. What only the owner and the agent said comes back as it is; when
-a guest, a tool or words from outside are among the lines, the whole result counts as from outside and is framed.
+a guest, a tool or words from outside are among the lines, the whole result counts as from outside and is framed. It
+counts as local as well, like what is recalled, so that no later call sends it out unasked (docs/decisions/0023).
 """
 
 from __future__ import annotations
@@ -47,7 +48,6 @@ def tools(search: Search) -> tuple[Capability, ...]:
             run=run,
             category="memory",
             when_to_use="when the owner refers to something said earlier that is not in this conversation",
-            outside=False,
             examples=('{"query": "hotel in Porto"}',),
             failure_modes=("nothing is found: try other words for the same thing, names above all",),
         ),

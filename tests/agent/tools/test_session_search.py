@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from fermix.agent.dispatch import Dispatcher, ToolScope
+from fermix.agent.exposure import Exposure
 from fermix.agent.model import JsonValue, ToolResult
 from fermix.agent.registry import CapabilityRegistry, narrowed
 from fermix.agent.results import is_framed
+from fermix.agent.risk import why_telling
 from fermix.agent.tools import session_search
 from fermix.clock import SystemClock
 from fermix.events import Events
@@ -25,9 +27,9 @@ async def box(tmp_path: Path) -> AsyncGenerator[Box]:
         yield found
 
 
-async def call(box: Box, **arguments: JsonValue) -> ToolResult:
+async def call(box: Box, exposure: Exposure | None = None, **arguments: JsonValue) -> ToolResult:
     (tool,) = session_search.tools(box.search)
-    scope = ToolScope({tool.name: tool}, make_turn(), RecordingPort())
+    scope = ToolScope({tool.name: tool}, make_turn(), RecordingPort(), exposure=exposure or Exposure())
     return await Dispatcher(Events(SystemClock()), SystemClock()).dispatch(make_call(tool.name, **arguments), scope)
 
 
@@ -50,6 +52,17 @@ async def test_words_of_a_guest_come_back_framed_and_marked(box: Box) -> None:
     assert result.outside
     assert is_framed(result.text)
     assert "of a guest's conversation" in result.text
+
+
+async def test_what_was_found_does_not_leave_unasked_after_words_from_outside(box: Box) -> None:
+    """R-49: a page must not choose what is looked up in the conversations and then sent away in an address."""
+    await box.say("the code of the safe is in the hotel")
+    exposure = Exposure(earlier=True)
+    exposure.read_from("web_fetch")
+
+    await call(box, exposure, query="hotel")
+
+    assert why_telling(exposure)
 
 
 async def test_no_more_come_than_were_asked_for(box: Box) -> None:
