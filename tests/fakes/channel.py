@@ -220,7 +220,7 @@ class FakeAgent:
     abandoned: list[tuple[str, str]] = field(default_factory=list)
     restored: list[tuple[str, str]] = field(default_factory=list)
     running: dict[str, int] = field(default_factory=dict)
-    compacted: Compacted | None = None
+    compacted: Compacted | FermixError | None = None
     most_at_once: int = 0
 
     async def run(self, turn: Turn, port: ReplyPort) -> TurnOutcome:
@@ -245,6 +245,8 @@ class FakeAgent:
     async def compact(self, key: ConversationKey) -> Compacted:
         if self.compacted is None:
             raise Unusable("nothing to sum up", user_text="There is nothing older to sum up in this conversation.")
+        if isinstance(self.compacted, FermixError):
+            raise self.compacted
         return self.compacted
 
     async def restore(self, turn: Turn, text: str, model: str) -> None:

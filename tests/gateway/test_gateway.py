@@ -6,13 +6,16 @@ import random
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from datetime import date
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 
 from fermix.agent.approvals import Approvals
-from fermix.agent.budget import Budget
+from fermix.agent.budget import Budget, BudgetReached
+from fermix.agent.budget.limits import Reached, Span
+from fermix.agent.budget.words import GUEST
 from fermix.agent.compaction.compactor import Compacted
 from fermix.agent.turn import Failed, ReplyPort, RequestSize, Turn, TurnOutcome
 from fermix.clock import Clock, SystemClock
@@ -410,10 +413,11 @@ async def test_compact_says_what_it_did_or_why_not() -> None:
     async with house(agent) as rooms:
         await rooms.say("/compact", id="m1")
         await rooms.channel.wait_for(1)
-        agent.compacted = Compacted(12, 9_000, 700, 1, RequestSize(31_000, measured=True))
+        done = Compacted(12, 9_000, 700, 1, RequestSize(31_000, measured=True))
+        agent.compacted = done
         await rooms.say("/compact", id="m2")
         await rooms.channel.wait_for(2)
-        agent.compacted = replace(agent.compacted, peak=RequestSize(31_000))
+        agent.compacted = replace(done, peak=RequestSize(31_000))
         await rooms.say("/compact", id="m3")
         told = [text for _, text in await rooms.channel.wait_for(3)]
 
@@ -421,6 +425,20 @@ async def test_compact_says_what_it_did_or_why_not() -> None:
     assert told[1].startswith("I summed up 12 older messages. What I keep before me takes about 700 tokens instead of")
     assert "31,000 tokens by the provider's count" in told[1]
     assert "31,000" not in told[2]
+
+
+async def test_a_guest_who_may_compact_is_told_no_figures_of_the_owner() -> None:
+    """README, what it may cost: a guest is told no figures."""
+    reached = Reached(Span.DAY, "usd", 2_000_000, 1_990_000, 0)
+    agent = FakeAgent(compacted=BudgetReached("p/m", reached, date(2026, 1, 1), "UTC", background=True))
+    async with house(agent) as rooms:
+        await rooms.say("/compact", id="m1", sender="2")
+        await rooms.channel.wait_for(1)
+        await rooms.say("/compact", id="m2", sender="1")
+        told = [text for _, text in await rooms.channel.wait_for(2)]
+
+    assert told[0] == GUEST[Span.DAY]
+    assert "$2.00" in told[1]
 
 
 async def test_a_command_that_breaks_is_no_success() -> None:
