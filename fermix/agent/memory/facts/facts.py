@@ -203,8 +203,8 @@ class Facts:
         """Run a job as one transaction, then bring memory, files and prompts up to it."""
         async with self._lock:
             self._active = None  # whatever becomes of it, what was known before is not to be trusted any more
-            result = await self._database.run(job, durable=True)
-            try:
+            try:  # a caller that is stopped here has changed something all the same
+                result = await self._database.run(job, durable=True)
                 shown = await self._files.refresh(await self._loaded(), source)
             finally:
                 self._tell()

@@ -257,6 +257,7 @@ async def test_a_caller_that_goes_away_leaves_memory_and_disk_equal(world: World
             await asyncio.sleep(0)
             task.cancel()
 
+        assert world.changes == 2, "a prompt with the old fact must not be used any longer"
         assert said(await facts.active()) == dict(world.execute("SELECT key, value FROM memories"))
 
 
