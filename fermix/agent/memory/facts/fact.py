@@ -162,8 +162,9 @@ def admitted(
     if category not in CATEGORIES:
         raise _unusable(f"there is no category {category[:40]!r}; take one of {', '.join(Category)}", "category")
     kept = CATEGORIES[category]
-    place = place_of(kept, conversation)
-    return Draft(place, kept, checked_key(key), checked_value(value, place, kept))
+    place, spelled = place_of(kept, conversation), checked_key(key)
+    _check_words("key", spelled.replace("_", " "), kept)
+    return Draft(place, kept, spelled, checked_value(value, place, kept))
 
 
 def checked_key(key: str) -> str:
@@ -184,14 +185,19 @@ def checked_value(value: str, place: Place, category: Category) -> str:
         raise _unusable("the value is blank", "value")
     if len(line) > most:
         raise _unusable(f"the value has {len(line)} characters, at most {most} are kept; store one short fact", "value")
-    if category is not Category.DIRECTIVE and ORDERS.search(line):
-        raise _refused(
-            f"the value reads like an order to you, which is kept as a directive only and not as {category}; state the "
-            "fact, or store it as a directive if the owner wants you to work that way"
-        )
+    _check_words("value", line, category)
     if hide_known(line) != line:
         raise _refused("the value holds one of Fermix's own keys, and those are never remembered")
     return line
+
+
+def _check_words(field: str, text: str, category: Category) -> None:
+    """Let only a directive read like an order; key and value stand in the prompt side by side. Raises: Refused."""
+    if category is not Category.DIRECTIVE and ORDERS.search(text):
+        raise _refused(
+            f"the {field} reads like an order to you, which is kept as a directive only and not as {category}; state "
+            "the fact, or store it as a directive if the owner wants you to work that way"
+        )
 
 
 CATEGORIES: Mapping[str, Category] = {category.value: category for category in Category}
