@@ -23,6 +23,8 @@ def answer(home: Home, environ: Mapping[str, str], method: str, params: Mapping[
     """Return the answer. Raises: FermixError with a user text."""
     home.prepare()
     with hold_lock(home, wait_s=WAIT_S):
+        if home.restoring.exists():
+            _finish_restore(home)
         workers = Workers()
         try:
             if method == "usage":
@@ -32,6 +34,13 @@ def answer(home: Home, environ: Mapping[str, str], method: str, params: Mapping[
             return dict(asyncio.run(_ask_sandbox(home, environ, workers, method, params)))
         finally:
             workers.close()
+
+
+def _finish_restore(home: Home) -> None:
+    """Do what a start does first: in the middle of an exchange no database is there, and opening would make one."""
+    from fermix.store.exchange import finish
+
+    finish(home)
 
 
 async def _ask_sandbox(

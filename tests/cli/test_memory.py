@@ -56,6 +56,23 @@ def test_what_is_remembered_is_listed(world: World, capsys: pytest.CaptureFixtur
     assert [row["id"] for row in answered(capsys, "list", "--archived")["memories"]] == [1, 2, 3]
 
 
+def test_a_restore_that_was_cut_off_is_finished_before_anything_is_opened(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Between the two rows of moves the home holds no database: an answer from it would be that nothing is known."""
+    listed, home = told(capsys), world.home
+    coming, kept = home.root / ".restore-1", home.replaced / "000001-then"
+    coming.mkdir()
+    kept.mkdir(parents=True)
+    home.database.rename(coming / home.database.name)
+    note = {"coming": coming.name, "kept": f"replaced/{kept.name}", "emptied": True}
+    home.restoring.write_text(json.dumps(note), encoding="utf-8")
+
+    assert told(capsys) == listed
+    assert not home.restoring.exists()
+    assert not any(path.name.startswith(home.database.name) for path in kept.iterdir())
+
+
 def test_one_is_shown_with_its_source_and_its_changes(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     shown = told(capsys, "show", "2")
 
