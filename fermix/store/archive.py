@@ -12,7 +12,7 @@ import hashlib
 import os
 import zipfile
 import zlib
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -63,14 +63,13 @@ class Manifest(BaseModel):
         return sum(member.size_bytes for member in self.files.values())
 
 
-def pack(target: IO[bytes], files: Iterable[tuple[str, Path]], about: Mapping[str, object], report: Report) -> Manifest:
-    """Write files under their names, then the manifest. What vanished meanwhile is left out. Raises: OSError."""
-    taken = [(name, path) for name, path in files if path.exists()]
-    progress = _Progress("packing", sum(path.stat().st_size for _, path in taken), report)
+def pack(target: IO[bytes], files: Sequence[tuple[str, Path]], about: Mapping[str, object], report: Report) -> Manifest:
+    """Write files that nobody else holds under their names, then the manifest. Raises: OSError."""
+    progress = _Progress("packing", sum(path.stat().st_size for _, path in files), report)
     packed: dict[str, Member] = {}
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=LEVEL) as archive:
-        for name, path in taken:
-            with _existing_file(path) as source, archive.open(_info(name), "w", force_zip64=True) as into:
+        for name, path in files:
+            with existing_file(path) as source, archive.open(_info(name), "w", force_zip64=True) as into:
                 packed[name] = _pour(source, into, progress)
         manifest = Manifest.model_validate({**about, "format": "fermix-backup", "files": packed})
         archive.writestr(_info(MANIFEST), manifest.model_dump_json(indent=2))
@@ -170,7 +169,8 @@ def _info(name: str) -> zipfile.ZipInfo:
     return info
 
 
-def _existing_file(path: Path) -> IO[bytes]:
+def existing_file(path: Path) -> IO[bytes]:
+    """Open a file for reading that is no link. Raises: OSError."""
     return os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb")
 
 

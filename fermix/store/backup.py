@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Generator
+import shutil
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -40,6 +41,7 @@ def make_backup(home: Home, wanted: Path, now: datetime, report: Report, *, repl
         _check_taken(home, path, replace=replace)
     try:
         with _workshop(path.parent) as folder:
+            files = list(_set_aside(home, folder))
             copy = folder / "copy"
             contents = copy_database(home.database, copy, report)
             about: dict[str, object] = {
@@ -50,7 +52,7 @@ def make_backup(home: Home, wanted: Path, now: datetime, report: Report, *, repl
                 "rows": contents.rows,
             }
             made = folder / "made"
-            manifest = _pack(home, copy, made, about, report)
+            manifest = _pack([(home.database.name, copy), *files], made, about, report)
             if not archive.reads_back(made, manifest, report):
                 raise _unreadable(path)
             _publish(made, path, replace=replace)
@@ -85,9 +87,21 @@ def _workshop(folder: Path) -> Generator[Path]:
         made.rmdir()
 
 
-def _pack(home: Home, copy: Path, made: Path, about: dict[str, object], report: Report) -> archive.Manifest:
-    names = ((path.relative_to(home.root).as_posix(), path) for path in parts.members(home))
-    files = [(home.database.name, copy), *names]
+def _set_aside(home: Home, folder: Path) -> Generator[tuple[str, Path]]:
+    """Copy what stands beside the database, before that is copied. A file made from the database may then be older than
+    it, which the next start mends, but never newer: it would come back as a text that somebody wrote by hand.
+    """
+    for number, path in enumerate(parts.members(home)):
+        aside = folder / str(number)
+        try:
+            with archive.existing_file(path) as source, aside.open("xb") as into:
+                shutil.copyfileobj(source, into)
+        except FileNotFoundError:  # it vanished meanwhile
+            continue
+        yield path.relative_to(home.root).as_posix(), aside
+
+
+def _pack(files: Sequence[tuple[str, Path]], made: Path, about: dict[str, object], report: Report) -> archive.Manifest:
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with os.fdopen(os.open(made, flags, PRIVATE_FILE), "w+b") as target:
         manifest = archive.pack(target, files, about, report)

@@ -11,13 +11,15 @@ import threading
 import zipfile
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fermix.errors import NeedsOperator, Unavailable
 from fermix.home import Home
-from fermix.store import Database, archive, schema
+from fermix.store import Database, archive, backup, schema
 from fermix.store.backup import make_backup
+from fermix.store.snapshot import Contents, copy_database
 from tests.store.homes import NOW, OTHERS, make_home, messages_of, quiet, say, write
 from tests.store.test_database import add
 from tests.store.test_faults import remount_read_only, small_disk
@@ -91,6 +93,21 @@ async def test_a_backup_beside_a_busy_writer_is_one_moment_and_holds_nobody_up(t
     assert kept[200:] == [str(number) for number in range(len(kept) - 200)]
     assert len(kept) - 200 <= written
     assert len(await messages_of(home)) == 200 + written
+
+
+async def test_no_file_beside_the_database_is_newer_than_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A USER.md of facts that the copy does not hold would come back as the owner's own text."""
+    home = await make_home(tmp_path / "home", "one")
+
+    def copy_slowly(*arguments: Any) -> Contents:
+        write(home, {"memory/main/USER.md": "made from a fact that was stored meanwhile"})
+        return copy_database(*arguments)
+
+    monkeypatch.setattr(backup, "copy_database", copy_slowly)
+    made = make_backup(home, tmp_path / "out.zip", NOW, quiet)
+
+    with zipfile.ZipFile(made.path) as opened:
+        assert opened.read("memory/main/USER.md").decode() == OTHERS["memory/main/USER.md"]
 
 
 async def test_what_only_the_wal_holds_is_in_the_backup(tmp_path: Path):
