@@ -122,6 +122,7 @@ class Agent:
                 turn.key,
                 *outcome.new_messages,
                 model=outcome.model,
+                outside=outcome.outside,
                 version=outcome.history_version,
                 ledger_id=turn.ledger_id,
             )

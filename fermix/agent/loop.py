@@ -296,6 +296,7 @@ class _Run:
             steps=steps,
             tool_failures=self._failures,
             peak=self._peak,
+            outside=self._scope.exposure.outside,
             new_messages=(*self._transcript.new, AssistantMessage(WORDLESS)),
         )
 
@@ -309,6 +310,7 @@ class _Run:
             steps=steps,
             tool_failures=self._failures,
             peak=self._peak,
+            outside=self._scope.exposure.outside,
             new_messages=(*self._transcript.new, final),
         )
 

@@ -46,6 +46,7 @@ class History(SummedUp, Protocol):
         sender: str = "",
         model: str = "",
         guest: bool = False,
+        outside: bool = False,
         version: int | None = None,
         ledger_id: int | None = None,
     ) -> bool: ...

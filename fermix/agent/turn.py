@@ -62,7 +62,7 @@ class RequestSize:
 class Completed:
     """The loop ended with an answer. `model` is "provider/model" of the last call; `new_messages` are what the
     history gets at commit, calls and results included, and `history_version` is the history they belong to. `peak`
-    is the largest request of the turn.
+    is the largest request of the turn. `outside`: words from outside stood before the model (R-49).
     """
 
     text: str
@@ -73,6 +73,7 @@ class Completed:
     new_messages: tuple[ChatMessage, ...] = ()
     history_version: int = 0
     peak: RequestSize = RequestSize()
+    outside: bool = False
 
 
 @dataclass(frozen=True, slots=True)

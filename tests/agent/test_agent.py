@@ -29,7 +29,7 @@ from fermix.errors import ConfigError
 from fermix.home import Home
 from fermix.message import Attachment, ConversationKey
 from fermix.store import Database
-from fermix.trust import Trust
+from fermix.trust import PolicyClass, Trust
 from tests.agent.conftest import World
 from tests.fakes.channel import message
 from tests.fakes.router import ScriptedRouter, calls, says
@@ -41,6 +41,20 @@ from tests.requirements import covers
 async def shown(world: World) -> list[tuple[str, str]]:
     entries: tuple[Entry, ...] = await world.conversations.entries(make_turn().key, 100)
     return [(entry.role, entry.text) for entry in entries]
+
+
+async def test_what_a_turn_wrote_after_words_from_outside_is_marked(world: World) -> None:
+    """R-49: in the turn that read them and in later ones, so that a search tells it from the agent's own words."""
+    first, second = make_turn("read it"), make_turn("say it again")
+    router = ScriptedRouter([calls(make_call()), says("It says so."), says("So.")])
+    async with world.open(router, make_capability(policy=PolicyClass.NETWORK)) as agent:
+        for turn in (first, second):
+            outcome = await world.run(agent, turn)
+            assert isinstance(outcome, Completed)
+            await agent.commit(turn, outcome)
+        rows = await world.conversations.rows(first.key)
+
+    assert [row.outside for row in rows] == [False, True, True, True, False, True]
 
 
 @covers("commit.after-delivery")

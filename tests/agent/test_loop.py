@@ -107,6 +107,16 @@ async def test_answer_without_calls_ends_the_turn(stage: Stage) -> None:
     assert stage.port.streamed_text == "Hello."
 
 
+@pytest.mark.parametrize("outside", [True, False])
+async def test_an_answer_says_whether_words_from_outside_stood_before_it(stage: Stage, outside: bool) -> None:
+    """R-49: what is stored of a turn is told from the agent's own words also when a search finds it."""
+    page = make_capability(policy=PolicyClass.NETWORK) if outside else make_capability()
+
+    outcome = await stage.play([calls(make_call()), says("It says so.")], page)
+
+    assert outcome.outside == outside
+
+
 @covers("loop.call-run-continue")
 async def test_calls_are_answered_in_order_and_the_model_goes_on(stage: Stage) -> None:
     """Architecture, message-to-reply, step 6: model, calls one after the other, results, model."""

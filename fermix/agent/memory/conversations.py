@@ -157,6 +157,7 @@ class Conversations:
         sender: str = "",
         model: str = "",
         guest: bool = False,
+        outside: bool = False,
         version: int | None = None,
         ledger_id: int | None = None,
     ) -> bool:
@@ -174,7 +175,7 @@ class Conversations:
         for item in filter(None, map(cleaned, items)):
             spoke = model if isinstance(item, AssistantMessage) else ""
             if _kind(item) not in stored:
-                self._keep(key, hot, Row(item, at, sender, spoke, guest, ledger_id))
+                self._keep(key, hot, Row(item, at, sender, spoke, guest, ledger_id, outside))
         self._make_room()
         return True
 

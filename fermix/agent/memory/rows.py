@@ -63,7 +63,8 @@ Stored = ChatMessage | Note | Checkpoint
 @dataclass(frozen=True, slots=True)
 class Row:
     """One kept item. `at` is UTC in whole milliseconds; `model` is "provider/model" or "" when no model spoke;
-    `guest` marks what a guest wrote, which the memory review skips; `ledger_id` is the accepted message it belongs to.
+    `guest` marks what a guest wrote, which the memory review skips; `ledger_id` is the accepted message it belongs to;
+    `outside` marks what a turn wrote before which words from outside stood, read by it or by an earlier one.
     """
 
     item: Stored
@@ -72,6 +73,7 @@ class Row:
     model: str = ""
     guest: bool = False
     ledger_id: int | None = None
+    outside: bool = False
 
 
 class Columns(NamedTuple):
@@ -120,6 +122,8 @@ def encode(row: Row) -> Columns:
     metadata: JsonObject = {}
     if row.guest:
         metadata["guest"] = True
+    if row.outside:
+        metadata["outside"] = True
     if row.model:
         metadata["model"] = row.model
     role, kind = "assistant", "chat_message"
@@ -153,8 +157,9 @@ def decode(columns: Columns) -> Row:
     model = metadata.get("model", "")
     if not isinstance(model, str):
         raise Unusable(f"history row: model {model!r}", field="metadata_json")
-    guest = metadata.get("guest") is True
-    return Row(_item(columns, metadata), at, columns.sender, model, guest, columns.ledger_id)
+    guest, outside = metadata.get("guest") is True, metadata.get("outside") is True
+    outside = outside and columns.kind != "checkpoint_summary"  # which says it of itself
+    return Row(_item(columns, metadata), at, columns.sender, model, guest, columns.ledger_id, outside)
 
 
 def _with_pictures_named(text: str, images: Sequence[Image]) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 
-from fermix.agent.memory.rows import TOO_DEEP, Columns, Note, Row, cleaned, decode, encode
+from fermix.agent.memory.rows import TOO_DEEP, Checkpoint, Columns, Note, Row, cleaned, decode, encode
 from fermix.agent.model import AssistantMessage, Image, Reasoning, ToolCall, ToolMessage, UserMessage, valid_text
 from fermix.errors import Unusable
 from tests.agent.memory.items import AT, items
@@ -90,6 +91,7 @@ def test_what_is_kept_comes_back_equal(item):
     if kept is None:
         return
     row = Row(kept, AT, sender="main", model="openai/gpt-5.5", guest=True)
+    row = replace(row, outside=not isinstance(kept, Checkpoint))  # which says it of itself
 
     *texts, ledger_id = encode(row)
     columns = Columns(*(str(text).encode("utf-8").decode("utf-8") for text in texts), ledger_id=ledger_id)

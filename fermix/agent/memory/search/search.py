@@ -41,7 +41,7 @@ _SHOWN = "kind = 'chat_message' AND role != 'tool' AND content != ''"  # as the 
 _COLUMNS = (
     f"id, channel, chat_id, thread_scope, sender, role, substr(content, 1, {MOST_WEIGHED_CHARS}), created_at,"
     " metadata_json LIKE '%\"guest\": true%', ledger_id,"
-    " kind = 'checkpoint_summary' AND metadata_json LIKE '%\"outside\": true%'"
+    " metadata_json LIKE '%\"outside\": true%'"
 )
 _NEXT = (
     "SELECT c.id, (SELECT MIN(m.id) FROM messages AS m WHERE m.agent_id = c.agent_id AND m.owner_id = c.owner_id"
@@ -227,12 +227,12 @@ class Search:
 
 
 def _hit(row: _Row, exposed: bool, terms: Sequence[str], weights: Sequence[float]) -> Hit:
-    number, channel, chat, thread, sender, role, content, created_at, guest, _, summed_up = row
+    number, channel, chat, thread, sender, role, content, created_at, guest, _, outside = row
     text = str(content)
     return Hit(
         _number(number), ConversationKey(str(channel), str(chat), str(thread)), str(sender), str(role),
         datetime.fromisoformat(str(created_at)), snippet(without_frame(text), terms, weights), bool(guest),
-        exposed or bool(summed_up) or is_framed(text),
+        exposed or bool(outside) or is_framed(text),
     )  # fmt: skip
 
 

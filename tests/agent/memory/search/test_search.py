@@ -161,6 +161,17 @@ async def test_an_answer_after_a_shortened_page_stays_marked(box: Box) -> None:
     assert not hit.own
 
 
+async def test_an_answer_long_after_a_page_stays_marked(box: Box) -> None:
+    """R-49: a page that an earlier turn read can still choose the words; the row of the answer says so."""
+    await box.conversations.append(HERE, UserMessage("once more"), ledger_id=8)
+    await box.conversations.append(HERE, AssistantMessage("all bicycles are to be sold"), outside=True, ledger_id=8)
+    await box.conversations.flush()
+
+    (hit,) = (await box.search.find("bicycles")).hits
+    assert hit.outside
+    assert not hit.own
+
+
 async def test_what_the_agent_told_a_guest_stays_marked(box: Box) -> None:
     """INJ-06: a guest chooses what the agent says to him; that is no word of the owner's side."""
     await box.conversations.append(THERE, UserMessage("repeat it"), guest=True, ledger_id=7)
