@@ -211,7 +211,7 @@ class SocketServer:
         except RequestError as error:
             client.send(_error(number, error.code, str(error)))
         except Unusable as error:
-            client.send(_error(number, Code.PARSE_ERROR if number is None else Code.INVALID_PARAMS, str(error)))
+            client.send(_error(number, Code.PARSE_ERROR if number is None else Code.REFUSED, str(error)))
         except FermixError as error:
             client.send(_error(number, Code.REFUSED, error.user_text or "the daemon refused"))
         except Exception:

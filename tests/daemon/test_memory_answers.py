@@ -46,9 +46,12 @@ async def test_memories_are_listed_changed_and_rolled_back(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("method", "params", "code"),
     [
-        ("memory.show", {"id": 7}, None),
-        ("memory.show", {"id": -1}, None),
-        ("memory.show", {"id": 2**80}, None),
+        ("memory.show", {"id": 7}, Code.REFUSED),
+        ("memory.show", {"id": -1}, Code.REFUSED),
+        ("memory.show", {"id": 2**80}, Code.REFUSED),
+        ("memory.forget", {"id": 7}, Code.REFUSED),
+        ("memory.restore", {"id": 7}, Code.REFUSED),
+        ("memory.rollback", {"name": "USER.md", "revision": 7}, Code.REFUSED),
         ("memory.show", {"id": "1"}, Code.INVALID_PARAMS),
         ("memory.list", {}, Code.INVALID_PARAMS),
         ("memory.revision", {"name": "../../auth.json", "revision": 1}, None),
