@@ -171,7 +171,8 @@ class Facts:
     async def restore(self, memory_id: int, change_id: int | None = None) -> Changed[Fact]:
         """Bring a fact back: from the archive, to what it was before its last change, or as a change left it.
 
-        Raises: Unusable when there is nothing of that.
+        Without a change it never takes a fact away: who asks twice still has it. Raises: Unusable when there is nothing
+        of that.
         """
         act = self._act(AT_THE_TERMINAL)
 
@@ -238,9 +239,19 @@ def _earlier(connection: Connection, fact: Fact, change_id: int | None) -> State
     elif not fact.active:
         return State(fact.category, fact.value, archived=False)
     else:
-        earlier = rows.state_after(connection, fact.id, fact.change_id - 1)
+        earlier = _before_the_last(connection, fact)
     if earlier is None:
         raise _unusable(f"memory {fact.id} was stored once and never changed; `fermix memory forget {fact.id}` ends it")
+    return earlier
+
+
+def _before_the_last(connection: Connection, fact: Fact) -> State | None:
+    earlier = rows.state_after(connection, fact.id, fact.change_id - 1)
+    if earlier is not None and earlier.archived:
+        raise _unusable(
+            f"memory {fact.id} is remembered, and before its last change it was forgotten; `fermix memory forget "
+            f"{fact.id}` ends it, and `fermix memory history {fact.id}` numbers what it was before"
+        )
     return earlier
 
 

@@ -92,6 +92,18 @@ async def test_forgetting_archives_and_restoring_brings_back(world: World) -> No
         assert await facts.active() == (back,)
 
 
+async def test_restoring_twice_does_not_forget(world: World) -> None:
+    """Two terminals, or one impatient person."""
+    async with world.open() as facts:
+        made = await stored(facts, "goal", "run", "a marathon")
+        await facts.forget(made.id, OWNER)
+        back, _ = await facts.restore(made.id)
+
+        with pytest.raises(Unusable, match="is remembered, and before its last change it was forgotten"):
+            await facts.restore(made.id)
+        assert await facts.active() == (back,)
+
+
 async def test_every_state_of_a_fact_can_be_restored(world: World) -> None:
     """Issue 5: undo for everything the agent changed."""
     async with world.open() as facts:
