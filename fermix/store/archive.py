@@ -79,6 +79,8 @@ def pack(target: IO[bytes], files: Sequence[tuple[str, Path]], about: Mapping[st
 def read_manifest(path: Path, home: Home) -> Manifest:
     """Say what a file is. Raises: NeedsOperator when it is no backup, damaged, or of a later format."""
     try:
+        if path.is_fifo() or path.is_char_device():  # reading one may wait for ever
+            raise _foreign(path, b"")
         with path.open("rb") as file:
             begins = file.read(len(DATABASE_BEGINS))
         if not begins.startswith(ZIP_BEGINS):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import sqlite3
 import stat
@@ -158,6 +159,19 @@ async def test_what_is_no_backup_is_refused_by_what_it_is(tmp_path: Path):
     with pytest.raises(NeedsOperator, match="cannot read"):
         restore_backup(home, tmp_path, NOW, quiet)
     assert path.exists()
+
+
+@pytest.mark.timeout(20)
+async def test_a_pipe_is_no_backup_and_nobody_waits_at_it(tmp_path: Path):
+    """`fermix restore <(…)`, and a name with --force: both held the terminal, and the first the home too."""
+    home, _ = await saved(tmp_path)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+
+    assert "is no backup of Fermix" in await refused(home, pipe)
+    with pytest.raises(NeedsOperator, match="is no backup of Fermix"):
+        make_backup(home, pipe, NOW, quiet, replace=True)
+    assert pipe.is_fifo()
 
 
 async def test_a_newer_backup_is_refused(tmp_path: Path):
