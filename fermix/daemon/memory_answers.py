@@ -24,7 +24,6 @@ from fermix.protocol.memory import (
 )
 
 PAGE = 200
-FIRST = 1
 LAST = 2**62  # behind every number of a row
 
 _LIST = TypeAdapter(ListMemories)
@@ -59,8 +58,7 @@ async def _show(facts: Facts, params: Params) -> Result:
     memory_id = _row_number(checked(_ONE, params)["id"])
     fact = await facts.find(memory_id)
     if fact is None:
-        told = f"there is no memory with the id {memory_id}; `fermix memory list --archived` names them all"
-        raise Unusable(told, user_text=told)
+        raise _no_such(memory_id)
     changes = await facts.changes(memory_id, PAGE)
     return {"memory": memory_row(fact), "changes": [_change(change) for change in changes]}
 
@@ -81,8 +79,10 @@ async def _restore(facts: Facts, params: Params) -> Result:
 async def _history(facts: Facts, params: Params) -> Result:
     wish = checked(_HISTORY, params)
     memory_id = wish.get("id")
-    wanted = None if memory_id is None else max(FIRST, _row_number(memory_id))
+    wanted = None if memory_id is None else _row_number(memory_id) or LAST
     found = await facts.changes(wanted, PAGE + 1, _row_number(wish.get("before", LAST)))
+    if memory_id is not None and not found and await facts.find(_row_number(memory_id)) is None:
+        raise _no_such(memory_id)
     return {"changes": [_change(change) for change in found[:PAGE]], "more": len(found) > PAGE}
 
 
@@ -102,6 +102,11 @@ async def _rollback(facts: Facts, params: Params) -> Result:
     wish = checked(_REVISION, params)
     changed, notes = await facts.roll_back(wish["name"], _row_number(wish["revision"]))
     return {"changed": changed, "notes": list(notes)}
+
+
+def _no_such(memory_id: int) -> Unusable:
+    told = f"there is no memory with the id {memory_id}; `fermix memory list --archived` names them all"
+    return Unusable(told, user_text=told)
 
 
 def _row_number(value: int) -> int:

@@ -137,6 +137,8 @@ def test_pages_are_put_together(world: World, capsys: pytest.CaptureFixture[str]
         (["show", "one"], 2, "'one' is no number"),
         (["forget", "9" * 19], 2, "is no number"),
         (["show", "99"], 1, "there is no memory with the id 99; `fermix memory list --archived` names them all"),
+        (["history", "99"], 1, "there is no memory with the id 99; `fermix memory list --archived` names them all"),
+        (["history", "0"], 1, "there is no memory with the id 0"),
         (["forget", "99"], 1, "there is no memory with the id 99"),
         (["restore", "1", "99"], 1, "memory 1 has no change 99; `fermix memory history 1` lists them"),
         (["restore", "USER.md", "99"], 1, "USER.md has no revision 99; `fermix memory history USER.md` lists them"),
