@@ -132,7 +132,10 @@ def test_pages_are_put_together(world: World, capsys: pytest.CaptureFixture[str]
     ("argv", "code", "sentence"),
     [
         (["shoe", "1"], 2, "'shoe 1' means nothing here"),
-        (["restore"], 2, "'restore' means nothing here"),
+        (["restore"], 2, "'restore' means nothing here; say `fermix memory restore ID [CHANGE]` or `fermix memory "),
+        (["restore", "USER.md"], 2, "or `fermix memory restore USER.md|MEMORY.md REVISION`\n"),
+        (["search"], 2, "'search' means nothing here; say `fermix memory search QUERY [--limit N]`\n"),
+        (["export", "it"], 2, "say `fermix memory export`\n"),
         (["history", "1", "2", "3"], 2, "means nothing here"),
         (["show", "one"], 2, "'one' is no number"),
         (["forget", "9" * 19], 2, "is no number"),

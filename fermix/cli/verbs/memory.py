@@ -96,7 +96,7 @@ def _restored(of: Sequence[str]) -> Result:
     match of:
         case [name, revision] if name in FILES:
             return _roll_back(name, _number(revision))
-        case [number]:
+        case [number] if number not in FILES:
             return _changed("memory.restore", {"id": _number(number)}, "Restored")
         case [number, change]:
             return _changed("memory.restore", {"id": _number(number), "change": _number(change)}, "Restored")
@@ -119,7 +119,9 @@ def _told(of: Sequence[str]) -> Result:
 
 
 def _unknown(words: Sequence[str]) -> WrongUse:
-    return WrongUse(f"{spelled(' '.join(words))!r} means nothing here")
+    uses = [line.strip() for line in USAGE.splitlines() if line.split()[2] == words[0]]
+    right = f"; say {' or '.join(f'`{use}`' for use in uses)}" if uses else ""
+    return WrongUse(f"{spelled(' '.join(words))!r} means nothing here{right}")
 
 
 def _list(*, archived: bool) -> Result:
