@@ -105,6 +105,8 @@ class DerivedFiles:
 
 def _read(path: Path) -> str | None:
     """Return the text of a file, None when there is none. Raises: OSError, also for what is no text."""
+    if path.is_fifo():  # nobody may ever write into it, and every change of a fact would wait
+        raise OSError(0, "it is a pipe")
     try:
         with path.open("rb") as file:
             data = file.read(MOST_BYTES + 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 
 import pytest
@@ -172,6 +173,18 @@ async def test_a_file_that_cannot_be_kept_is_not_touched(world: World, content: 
         assert "USER.md could not be brought up to date" in notes[0]
         assert (await facts.remembered()).user.endswith("- name: Kit")
     assert world.file().read_bytes() == content
+
+
+@pytest.mark.timeout(20)
+async def test_nobody_waits_at_a_pipe_in_the_place_of_a_file(world: World) -> None:
+    async with world.open() as facts:
+        os.mkfifo(world.file("USER.md"))
+        notes = await store(facts, "identity", "home", "Hue")
+
+        assert "USER.md could not be brought up to date (it is a pipe)" in notes[0]
+        assert world.file("USER.md").is_fifo()
+        world.file("USER.md").unlink()
+        assert await store(facts, "identity", "tongue", "German") == ()
 
 
 async def test_what_does_not_fit_is_told_and_the_newest_stay(world: World, caplog: pytest.LogCaptureFixture) -> None:
