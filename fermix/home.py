@@ -224,7 +224,8 @@ def _claim(home: Home, descriptor: int, until: float) -> None:
     except BlockingIOError:
         pid = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
         raise NeedsOperator(
-            f"a daemon already runs for {home.root} (pid {pid})", advice="stop it with `fermix stop`"
+            f"a daemon already runs for {home.root}, or a command that needs it alone (pid {pid})",
+            advice="stop it with `fermix stop`, or let the command end",
         ) from None
     except OSError as error:
         raise _cannot_lock(home, error) from error

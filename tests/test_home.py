@@ -145,8 +145,12 @@ def test_one_daemon_holds_a_home_and_the_second_learns_its_pid(home: Home) -> No
     assert not is_held(home)
     with hold_lock(home):
         assert is_held(home)
-        with pytest.raises(NeedsOperator, match=rf"\(pid {os.getpid()}\): stop it with `fermix stop`"), hold_lock(home):
+        with (
+            pytest.raises(NeedsOperator, match=rf"\(pid {os.getpid()}\): stop it with `fermix stop`") as told,
+            hold_lock(home),
+        ):
             pass
+        assert "or a command that needs it alone" in str(told.value)
         assert is_held(home)
 
     assert not is_held(home)
