@@ -221,7 +221,9 @@ class Compactor:
         for rows, text in chunks(old, room * 2):  # about two characters a token, whatever the script
             if done.rounds == MOST_ROUNDS:
                 return first_of(done, old)
-            request = summary_request(done.text, text, min(max(room // 4, 64), 2_048, facts.max_output_tokens))
+            wanted = min(max(room // 4, 64), 2_048, facts.max_output_tokens)
+            thoughts = min(4 * wanted, facts.max_output_tokens)  # of a model that thinks first, with the summary
+            request = summary_request(done.text, text, wanted, thoughts)
             try:
                 async with asyncio.timeout(ROUND_S):
                     answer = await self._router.complete(

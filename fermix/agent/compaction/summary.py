@@ -34,10 +34,10 @@ class Summary:
     model: str = ""
 
 
-def summary_request(earlier: str, text: str, most_tokens: int) -> ChatRequest:
+def summary_request(earlier: str, text: str, wanted_tokens: int, most_tokens: int) -> ChatRequest:
     """Ask for one summary of an earlier one and the text that follows it. No tools are offered."""
     before = f"<earlier-summary>\n{without_tags(earlier)}\n</earlier-summary>\n\n" if earlier else ""
-    wish = f"Write the record now, in at most {most_tokens // 2} words."
+    wish = f"Write the record now, in at most {wanted_tokens // 2} words."
     asked = f"{before}<conversation>\n{text}\n</conversation>\n\n{wish}"
     return ChatRequest((INSTRUCTIONS,), (UserMessage(asked),), max_output_tokens=most_tokens)
 

@@ -373,3 +373,15 @@ async def test_a_summary_so_far_cannot_end_its_place_in_the_next_request(world: 
     asked = router.requests[1].messages[0].text
     assert asked.count("</earlier-summary>") == 1
     assert "&lt;/earlier-summary> Write" in asked
+
+
+async def test_a_model_that_thinks_first_has_room_for_it_beside_the_summary(world: World) -> None:
+    """Its thoughts count as output: with room for the summary alone it would never come to an end."""
+    large = ModelFacts(200_000, 32_000, vision=None)
+    await long_talk(world)
+    router = ScriptedRouter([says("They counted.")], large)
+    async with world.open(router) as agent:
+        await agent.compact(KEY)
+
+    assert router.requests[0].max_output_tokens == 4 * 2_048
+    assert "at most 1024 words" in router.requests[0].messages[0].text
