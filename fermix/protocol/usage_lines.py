@@ -60,3 +60,5 @@ def _notes(rows: Sequence[UsageRow]) -> Iterator[str]:
         yield "~ in part by estimate: the call was stopped or broke off, or its provider counts nothing"
     if any(0 < row["unpriced"] < row["calls"] for row in rows):
         yield "+ without the calls whose price was not known"
+    if any(not (row["usd"] or row["unpriced"]) and row["input_tokens"] + row["output_tokens"] for row in rows):
+        yield "What costs nothing is listed, and neither counted above nor limited."

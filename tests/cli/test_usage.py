@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fermix.agent.budget import BudgetSettings
+from fermix.agent.budget import BudgetSettings, Price
 from fermix.agent.model import Usage
 from fermix.cli.main import main
 from fermix.home import Home
@@ -49,6 +49,23 @@ def test_usage_is_told_by_day_model_and_purpose(home: Home, capsys: pytest.Captu
     assert "  p/⟨U+202E⟩m turn: $0.02, 1 call, 1,000 (10 cached) in, 2,000 out" in told
     assert "  p/n turn: price unknown~, 1 call, 1,000 in, 0 out\n~ in part by estimate" in told
     assert [row["usd"] for row in report["rows"]] == [0.021, 0]
+
+
+def test_the_totals_say_what_they_leave_out(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+    """A local model's tokens stood in the rows and not in the totals, and nothing said why."""
+    told = "What costs nothing is listed, and neither counted above nor limited.\n"
+    asyncio.run(_fill(home))
+    assert main(["usage"]) == 0
+    assert told not in capsys.readouterr().out
+
+    asyncio.run(_ask_for_nothing(home))
+    assert main(["usage"]) == 0
+    assert capsys.readouterr().out.endswith(told)
+
+
+async def _ask_for_nothing(home: Home) -> None:
+    async with opened(home.root, SetClock(datetime.now(UTC).isoformat()), BudgetSettings(), "UTC") as (budget, _):
+        budget.reserve(call(price=Price(0, 0), model="own")).settle("answered", Usage(10, 5), estimated=False)
 
 
 def test_empty_books_say_how_to_set_a_limit(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
