@@ -2,7 +2,7 @@
 
 from fermix.store.check import ContentCheck
 from fermix.store.database import Connection, Database, SqlValue
-from fermix.store.faults import IndexDamaged
+from fermix.store.faults import Damaged, IndexDamaged
 from fermix.store.full_text import filling
 
-__all__ = ["Connection", "ContentCheck", "Database", "IndexDamaged", "SqlValue", "filling"]
+__all__ = ["Connection", "ContentCheck", "Damaged", "Database", "IndexDamaged", "SqlValue", "filling"]

@@ -76,7 +76,8 @@ def test_a_backup_made_while_messages_flow_comes_back_and_goes_again(product: Pr
 def spoil(product: Product, table: str) -> None:
     """Spoil the pages of a table as a failing disk does, from outside."""
     database = product.home / "memory.db"
-    with closing(sqlite3.connect(database)) as connection:
+    with closing(sqlite3.connect(database, isolation_level=None)) as connection:
+        connection.execute("UPDATE inbox SET begun = begun")  # from here on nobody trusts the pages that he holds
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         (page,) = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = ?", (table,)).fetchone()
     file = os.open(database, os.O_WRONLY)

@@ -21,14 +21,15 @@ from fermix.agent.memory.search.words import asked
 from fermix.agent.model import valid_text
 from fermix.agent.results import is_framed, without_frame
 from fermix.clock import Clock
-from fermix.errors import Unavailable
+from fermix.errors import FermixError, Unavailable
 from fermix.message import ConversationKey
-from fermix.store import Database, IndexDamaged, SqlValue
+from fermix.store import Damaged, Database, IndexDamaged, SqlValue
 from fermix.workers import Workers
 
 log = logging.getLogger(__name__)
 
 MOST_FOUND = 50
+RETRY_S = 5.0
 SOON_S = 0.2  # what is written together is indexed together
 PAUSE_S = 0.02  # between two chunks of the old rows: as long as about one of them takes
 CATCH_UP_CHUNKS = 5  # that a search waits for
@@ -123,22 +124,36 @@ class Search:
         self._wake.set()
 
     async def run(self, started: Callable[[], None]) -> None:
-        """Raises: NeedsOperator when the file cannot be written or the index cannot even be emptied, Unavailable."""
+        """Wait out a disk without room and a file that is held: whoever writes messages tells those.
+
+        Raises: Damaged, and IndexDamaged when the index cannot even be built anew.
+        """
         started()
         while True:
-            if self._broken:
-                await self._rebuild()
             try:
-                more = await self._add()
-            except IndexDamaged as error:
-                log.warning("%s: %s", error, REBUILT)
-                await self._rebuild()
-                more = await self._add()  # a second finding is not of the index: the supervisor tells it
+                more = await self._step()
+            except (Damaged, IndexDamaged):
+                raise
+            except FermixError as error:
+                log.info("the search index waits: %s", error)
+                await self._clock.sleep(RETRY_S)
+                continue
             if more:
                 await self._clock.sleep(PAUSE_S)
                 continue
             await self._wake.wait()
             await self._clock.sleep(SOON_S)
+
+    async def _step(self) -> bool:
+        """Bring the index on by a little; tell whether more is to be done at once."""
+        if self._broken:
+            await self._rebuild()
+        try:
+            return await self._add()
+        except IndexDamaged as error:
+            log.warning("%s: %s", error, REBUILT)
+            await self._rebuild()
+            return await self._add()  # a second finding is not of the index: the supervisor tells it
 
     async def find(self, query: str, limit: int = 10) -> Found:
         """Return the best messages for a question in any words; nothing for a question without words.

@@ -17,7 +17,7 @@ from fermix.agent.model import AssistantMessage, ToolMessage, UserMessage
 from fermix.agent.results import framed
 from fermix.agent.transcript import digest
 from fermix.clock import SystemClock
-from fermix.errors import Unavailable
+from fermix.errors import FermixError, NeedsOperator, Unavailable
 from fermix.events import Events
 from fermix.message import ConversationKey
 from fermix.store import Connection, Database
@@ -295,6 +295,27 @@ async def test_another_program_that_holds_the_file_is_told_and_nothing_is_lost(
             other.execute("ROLLBACK")
 
         assert await box.texts("kept") == ["kept words"]
+
+
+@pytest.mark.parametrize("error", [NeedsOperator("the disk is full", advice="free some space"), Unavailable("in use")])
+async def test_a_disk_without_room_is_waited_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: FermixError
+) -> None:
+    """The ledger says that the disk is full; the index goes on by itself once there is room."""
+    monkeypatch.setattr("fermix.agent.memory.search.search.RETRY_S", 0.01)
+    add, failures = index.add_new, iter([error] * 3)
+
+    def fails(connection: Connection) -> bool:
+        if (failure := next(failures, None)) is not None:
+            raise failure
+        return add(connection)
+
+    async with opened(tmp_path) as box:
+        await box.say("kept words")
+        monkeypatch.setattr(index, "add_new", fails)
+        async with asyncio.timeout(5), running(box.search.run):
+            while (await box.database.read(index.PROGRESS))[0][1] != 1:
+                await asyncio.sleep(0.01)
 
 
 async def test_a_damaged_index_is_built_again_from_the_messages(tmp_path: Path) -> None:
