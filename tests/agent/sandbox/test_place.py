@@ -203,7 +203,9 @@ def swapping(root: Path) -> Iterator[Path]:
 def test_a_swapper_gets_no_file_outside(root: Path, swapping: Path) -> None:
     """R-29: the folder above the name is a link every other moment."""
     written = 0
-    for number in range(1_000):
+    for number in range(50_000):  # on a busy machine the two may miss each other for long
+        if written and number >= 1_000:
+            break
         try:
             written += Place(root, swapping / str(number % 10), OPEN).write(b"text")
         except (OutsideSandbox, FileNotFoundError, NotADirectoryError, Changed):
