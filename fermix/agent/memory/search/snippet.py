@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cache
 
 from fermix.agent.memory.search.words import DENSE, plain, root
 
 CHARS = 300
 BEFORE = 80  # of it stand before the words that were found
 
-_PIECE = re.compile(rf"[{DENSE}]+|[^\W_{DENSE}]+")
+
+@cache
+def _piece() -> re.Pattern[str]:
+    """Compiled when first needed, like those of `words.py`."""
+    return re.compile(rf"[{DENSE}]+|[^\W_{DENSE}]+")
 
 
 def snippet(text: str, terms: Sequence[str], weights: Sequence[float]) -> str:
@@ -28,7 +33,7 @@ def _place(line: str, terms: Sequence[str], weights: Sequence[float]) -> int:
     """Return where the window with the most weight begins."""
     wanted = dict(zip(map(root, terms), weights, strict=True))
     found: list[tuple[int, str]] = []
-    for piece in _PIECE.finditer(line):
+    for piece in _piece().finditer(line):
         word = plain(piece.group())
         if root(word) in wanted:
             found.append((piece.start(), root(word)))
