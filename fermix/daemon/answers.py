@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from pydantic import TypeAdapter
-
 from fermix import __version__
 from fermix.agent.budget import Budget
 from fermix.agent.memory import Conversations, Entry
@@ -69,12 +67,6 @@ IN_PERSON = frozenset(
     }
 )  # what no confined or spawned program may do
 MAX_ATTACHMENT_BYTES = 20 * 1024 * 1024
-
-_HELLO = TypeAdapter(Hello)
-_SEND = TypeAdapter(SendMessage)
-_STOP = TypeAdapter(StopTurn)
-_SUBSCRIBE = TypeAdapter(Subscribe)
-_HISTORY = TypeAdapter(GetHistory)
 
 
 class Control(Protocol):
@@ -150,7 +142,7 @@ class Answers:
         return await method(call)
 
     async def _hello(self, call: Call) -> Result:
-        hello = checked(_HELLO, call.params)
+        hello = checked(Hello, call.params)
         check_protocol(hello["protocol"])
         call.client.name = hello["client"][:64] or "unnamed"
         return {
@@ -164,7 +156,7 @@ class Answers:
 
     async def _send(self, call: Call) -> Result:
         with _taken(call.descriptors) as files:
-            wish = checked(_SEND, call.params)
+            wish = checked(SendMessage, call.params)
             _check_session(wish["session"])
             if not wish["id"].strip() or len(wish["id"]) > MAX_ID_CHARS:
                 raise RequestError(Code.INVALID_PARAMS, f"id takes 1 to {MAX_ID_CHARS} characters, not all blank")
@@ -196,12 +188,12 @@ class Answers:
         )
 
     async def _stop_turn(self, call: Call) -> Result:
-        wish = checked(_STOP, call.params)
+        wish = checked(StopTurn, call.params)
         stopped, dropped = self._rooms.gateway.stop(_key(wish["session"]), wish.get("message_id"))
         return {"stopped": stopped, "dropped": dropped}
 
     async def _subscribe(self, call: Call) -> Result:
-        wish = checked(_SUBSCRIBE, call.params)
+        wish = checked(Subscribe, call.params)
         sessions = wish["sessions"]
         call.client.sessions = None if sessions is None else frozenset(sessions)
         call.client.services = wish["services"]
@@ -223,7 +215,7 @@ class Answers:
         }
 
     async def _history(self, call: Call) -> Result:
-        wish = checked(_HISTORY, call.params)
+        wish = checked(GetHistory, call.params)
         if not 0 < wish["limit"] <= MAX_HISTORY:
             raise RequestError(Code.INVALID_PARAMS, f"limit takes 1 to {MAX_HISTORY}")
         entries = await self._rooms.conversations.entries(_key(wish["session"]), wish["limit"])

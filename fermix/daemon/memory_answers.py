@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from pydantic import TypeAdapter
-
 from fermix.agent.memory.facts import AT_THE_TERMINAL, SHAPES, Change, Fact, Facts, Origin, Revision
 from fermix.daemon.params import Params, Result, checked
 from fermix.daemon.socket import Call
@@ -26,13 +24,6 @@ from fermix.protocol.memory import (
 PAGE = 200
 LAST = 2**62  # behind every number of a row
 
-_LIST = TypeAdapter(ListMemories)
-_ONE = TypeAdapter(OneMemory)
-_FORGET = TypeAdapter(ForgetMemory)
-_RESTORE = TypeAdapter(RestoreMemory)
-_HISTORY = TypeAdapter(MemoryHistory)
-_REVISIONS = TypeAdapter(ListRevisions)
-_REVISION = TypeAdapter(OneRevision)
 
 Answer = Callable[[Facts, Params], Awaitable[Result]]
 
@@ -47,7 +38,7 @@ def memory_methods(facts: Facts) -> Mapping[str, Callable[[Call], Awaitable[Resu
 
 
 async def _list(facts: Facts, params: Params) -> Result:
-    wish = checked(_LIST, params)
+    wish = checked(ListMemories, params)
     found = await facts.page(_row_number(wish.get("after", 0)), PAGE + 1, archived=wish["archived"])
     more = len(found) > PAGE
     notes = () if more else await facts.hand_written()
@@ -55,7 +46,7 @@ async def _list(facts: Facts, params: Params) -> Result:
 
 
 async def _show(facts: Facts, params: Params) -> Result:
-    memory_id = _row_number(checked(_ONE, params)["id"])
+    memory_id = _row_number(checked(OneMemory, params)["id"])
     fact = await facts.find(memory_id)
     if fact is None:
         raise _no_such(memory_id)
@@ -64,20 +55,20 @@ async def _show(facts: Facts, params: Params) -> Result:
 
 
 async def _forget(facts: Facts, params: Params) -> Result:
-    wish = checked(_FORGET, params)
+    wish = checked(ForgetMemory, params)
     fact, notes = await facts.forget(_row_number(wish["id"]), AT_THE_TERMINAL, wish.get("reason", ""))
     return {"memory": memory_row(fact), "notes": list(notes)}
 
 
 async def _restore(facts: Facts, params: Params) -> Result:
-    wish = checked(_RESTORE, params)
+    wish = checked(RestoreMemory, params)
     change = wish.get("change")
     fact, notes = await facts.restore(_row_number(wish["id"]), None if change is None else _row_number(change))
     return {"memory": memory_row(fact), "notes": list(notes)}
 
 
 async def _history(facts: Facts, params: Params) -> Result:
-    wish = checked(_HISTORY, params)
+    wish = checked(MemoryHistory, params)
     memory_id = wish.get("id")
     wanted = None if memory_id is None else _row_number(memory_id) or LAST
     found = await facts.changes(wanted, PAGE + 1, _row_number(wish.get("before", LAST)))
@@ -87,19 +78,19 @@ async def _history(facts: Facts, params: Params) -> Result:
 
 
 async def _revisions(facts: Facts, params: Params) -> Result:
-    wish = checked(_REVISIONS, params)
+    wish = checked(ListRevisions, params)
     found = await facts.revisions(wish["name"], PAGE + 1, _row_number(wish.get("before", LAST)))
     return {"revisions": [_revision_row(revision) for revision in found[:PAGE]], "more": len(found) > PAGE}
 
 
 async def _revision(facts: Facts, params: Params) -> Result:
-    wish = checked(_REVISION, params)
+    wish = checked(OneRevision, params)
     revision = await facts.revision(wish["name"], _row_number(wish["revision"]))
     return {"revision": _revision_row(revision), "text": revision.content}
 
 
 async def _rollback(facts: Facts, params: Params) -> Result:
-    wish = checked(_REVISION, params)
+    wish = checked(OneRevision, params)
     changed, notes = await facts.roll_back(wish["name"], _row_number(wish["revision"]))
     return {"changed": changed, "notes": list(notes)}
 

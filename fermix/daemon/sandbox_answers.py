@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
-from pydantic import TypeAdapter
-
 from fermix.agent.sandbox import Change, Policy
 from fermix.agent.sandbox.change_words import read
 from fermix.daemon.params import Params, Result, checked
@@ -16,10 +14,6 @@ from fermix.protocol.sandbox import ApplyChange, ExplainPath, GetVariable, Propo
 
 BY = "the owner at a terminal"
 
-_EXPLAIN = TypeAdapter(ExplainPath)
-_VARIABLE = TypeAdapter(GetVariable)
-_PROPOSE = TypeAdapter(ProposeChange)
-_APPLY = TypeAdapter(ApplyChange)
 
 Answer = Callable[[Policy, Params], Awaitable[Result]]
 
@@ -38,13 +32,13 @@ async def _status(policy: Policy, _params: Params) -> Result:
 
 
 async def _explain(policy: Policy, params: Params) -> Result:
-    wish = checked(_EXPLAIN, params)
+    wish = checked(ExplainPath, params)
     cwd = wish.get("cwd")
     return dict(await policy.explain(wish["path"], None if cwd is None else Path(cwd)))
 
 
 async def _variable(policy: Policy, params: Params) -> Result:
-    wish = checked(_VARIABLE, params)
+    wish = checked(GetVariable, params)
     name = wish["name"]
     found = await policy.look_up(name)
     value = found.variables.get(name)
@@ -53,13 +47,13 @@ async def _variable(policy: Policy, params: Params) -> Result:
 
 
 async def _propose(policy: Policy, params: Params) -> Result:
-    proposal = await policy.propose(_change(checked(_PROPOSE, params)["words"]))
+    proposal = await policy.propose(_change(checked(ProposeChange, params)["words"]))
     text = policy.approval_request(proposal, BY).text if proposal.widens else proposal.diff()
     return {"seal": proposal.seal, "widens": proposal.widens, "text": text}
 
 
 async def _apply(policy: Policy, params: Params) -> Result:
-    wish = checked(_APPLY, params)
+    wish = checked(ApplyChange, params)
     proposal = await policy.propose(_change(wish["words"]))
     applied = await policy.apply(proposal, wish["seal"], BY)
     return {"text": applied.diff()}

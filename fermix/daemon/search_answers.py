@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from pydantic import TypeAdapter
-
 from fermix.agent.memory.facts import Facts, by_words
 from fermix.agent.memory.rows import stamp
 from fermix.agent.memory.search import Hit, Search
@@ -18,8 +16,6 @@ DEFAULT_HITS = 10
 MOST_MEMORIES = 10
 MOST_QUERY_CHARS = 1_000
 
-_SEARCH = TypeAdapter(SearchMemory)
-
 
 def search_methods(facts: Facts, search: Search) -> Mapping[str, Callable[[Call], Awaitable[Result]]]:
     """Return the methods by name."""
@@ -28,7 +24,7 @@ def search_methods(facts: Facts, search: Search) -> Mapping[str, Callable[[Call]
 
 async def answer(facts: Facts, search: Search, params: Params) -> Result:
     """Search what is remembered and what was said."""
-    wish = checked(_SEARCH, params)
+    wish = checked(SearchMemory, params)
     query = wish["query"][:MOST_QUERY_CHARS]
     remembered = by_words(await facts.active(), query)[:MOST_MEMORIES]
     found = await search.find(query, wish.get("limit", DEFAULT_HITS))

@@ -6,8 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from pydantic import TypeAdapter
-
 from fermix.agent.budget import Budget, report
 from fermix.daemon.params import Params, Result, checked
 from fermix.daemon.socket import Call, RequestError
@@ -17,8 +15,6 @@ from fermix.protocol.usage import GetUsage
 USUAL_DAYS = 7
 MOST_DAYS = 3_660
 
-_USAGE = TypeAdapter(GetUsage)
-
 
 def usage_methods(budget: Budget) -> Mapping[str, Callable[[Call], Awaitable[Result]]]:
     """Return the methods by name."""
@@ -26,7 +22,7 @@ def usage_methods(budget: Budget) -> Mapping[str, Callable[[Call], Awaitable[Res
 
 
 async def usage(budget: Budget, params: Params) -> Result:
-    wish = checked(_USAGE, params)
+    wish = checked(GetUsage, params)
     days, month = wish.get("days"), wish.get("month", False)
     if month and days is not None:
         raise RequestError(Code.INVALID_PARAMS, "either days or month")
